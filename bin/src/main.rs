@@ -1,0 +1,2 @@
+//! The exe `cognilog`.
+fn main() {}

@@ -1,0 +1,1 @@
+//! JSON text as Python writes it.
