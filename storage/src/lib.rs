@@ -1,1 +1,35 @@
-//! The log on redb.
+//! The log of cognilog on redb: one append-only, hash-chained sequence of events, and rows that folds derive from it.
+//!
+//! [`Store`] is the handle. Appends are [`Command`]s that the one writer decides on the state at the head and commits
+//! in groups; [`Snapshot`]s read beside it. What is stored, byte by byte, is in `docs/format.md`.
+
+mod block;
+mod directory;
+mod error;
+mod fold;
+mod index;
+mod limits;
+mod projector;
+mod record;
+mod rows;
+mod snapshot;
+mod store;
+mod subscription;
+#[cfg(feature = "testkit")]
+pub mod testkit;
+mod verify;
+mod writer;
+
+pub use directory::{CreationStep, FORMAT, Head, Manifest, StoreDirectory};
+pub use error::StoreError;
+pub use fold::{Command, Condition, Decision, Fold, Folds, NewEvent, Receipt, Recorded, Scope, apply_fold};
+pub use index::StreamStanding;
+pub use limits::Limits;
+pub use projector::fold_stream;
+pub use record::{ChainHash, Codec};
+pub use rows::{Bytes, ChangeSet, Entries, Layered, RowMap, RowSource, scan, scan_after};
+pub use snapshot::{FoldState, LogEvent, Snapshot, StoredEvent, View};
+pub use store::{Store, StoreHealth, StoreOptions, new_event_id, system_now};
+pub use subscription::{Followed, Subscription};
+pub use verify::{Verification, chain_at};
+pub use writer::Clock;

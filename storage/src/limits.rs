@@ -1,0 +1,70 @@
+//! Every limit of the log, in one place (DESIGN section 4).
+
+use std::time::Duration;
+
+/// The limits a store is opened with. All sizes are in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Largest payload of one event.
+    pub event_bytes_max: usize,
+    /// Largest sum of payloads in one append.
+    pub append_bytes_max: usize,
+    /// Most events in one append.
+    pub append_events_max: usize,
+    /// Commands that may wait for the writer; one more is refused as busy.
+    pub queue_commands_max: usize,
+    /// Bytes of the commands that may wait for the writer.
+    pub queue_bytes_max: usize,
+    /// Events that one durable commit takes from the queue.
+    pub batch_events_max: usize,
+    /// Payload bytes that one durable commit takes from the queue.
+    pub batch_bytes_max: usize,
+    /// How long the writer waits for more callers when several were waiting the last time.
+    pub gather: Duration,
+    /// Bytes of one block value: just under a power of two of redb's 4 KiB pages.
+    pub block_bytes_max: usize,
+    /// Events whose index and projection rows may wait in memory before they are written.
+    pub overlay_events_max: u64,
+    /// Bytes of such rows.
+    pub overlay_bytes_max: usize,
+    /// Rows written by one slice of a flush; bounds how long an append waits behind it.
+    pub flush_slice_rows: usize,
+    /// How long the queue must be empty before rows are written though the limits are not reached.
+    pub flush_idle: Duration,
+    /// Events that one job of a rebuild folds.
+    pub rebuild_events: usize,
+    /// Cache of redb.
+    pub cache_bytes: usize,
+    /// Positions for which a caller's idempotency key is remembered.
+    pub key_horizon: u64,
+    /// Events read under one read transaction before it is renewed.
+    pub read_events: usize,
+    /// How often the `head` file is renewed at the most.
+    pub head_interval: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            event_bytes_max: 8 << 20,
+            append_bytes_max: 16 << 20,
+            append_events_max: 65_536,
+            queue_commands_max: 1_024,
+            queue_bytes_max: 32 << 20,
+            batch_events_max: 512,
+            batch_bytes_max: 256 << 10,
+            gather: Duration::from_micros(200),
+            block_bytes_max: (32 << 10) - 256,
+            overlay_events_max: 4_096,
+            overlay_bytes_max: 32 << 20,
+            flush_slice_rows: 1_024,
+            flush_idle: Duration::from_millis(500),
+            rebuild_events: 2_000,
+            cache_bytes: 128 << 20,
+            key_horizon: 1_000_000,
+            read_events: 10_000,
+            head_interval: Duration::from_secs(1),
+        }
+    }
+}

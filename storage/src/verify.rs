@@ -1,0 +1,206 @@
+//! Checks of everything stored: positions, chain, checksums, digests, index, rows.
+
+use std::ops::ControlFlow;
+
+use cognilog_core::Position;
+use redb::ReadableTable;
+
+use crate::block::Block;
+use crate::directory::Head;
+use crate::error::StoreError;
+use crate::projector::Standing;
+use crate::record::{CHAIN_START, ChainHash};
+use crate::rows::{row_hash, unseal};
+use crate::snapshot::Snapshot;
+
+/// What a verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// Events that were read and whose chain and digest hold.
+    pub events: u64,
+    /// Blocks that were read.
+    pub blocks: u64,
+    /// Rows that were read and whose checksums hold.
+    pub rows: u64,
+    /// Every finding, with its place.
+    pub findings: Vec<String>,
+}
+
+/// The chain after a position.
+///
+/// # Errors
+/// The position is behind the head, or its block is damaged.
+pub fn chain_at(snapshot: &Snapshot, position: Position) -> Result<ChainHash, StoreError> {
+    if position == Position::START {
+        return Ok(CHAIN_START);
+    }
+    let missing = || StoreError::damaged(format!("position {position}"), "the log does not hold it");
+    if position > snapshot.head {
+        return Err(missing());
+    }
+    let entry = snapshot.blocks.range(..=position.0)?.next_back().ok_or_else(missing)?;
+    let (key, value) = entry?;
+    let block = Block::read(key.value(), value.value())?;
+    let mut chain = block.chain_before;
+    for frame in block.frames_from(block.first) {
+        let frame = frame?;
+        chain = frame.link(&chain);
+        if frame.envelope.position == position {
+            return Ok(chain);
+        }
+    }
+    Err(missing())
+}
+
+/// Checks that the log contains a head that was kept elsewhere.
+///
+/// # Errors
+/// The log is shorter, or went another way.
+pub(crate) fn check_head(snapshot: &Snapshot, head: Option<&Head>) -> Result<(), StoreError> {
+    let Some(head) = head else { return Ok(()) };
+    let mismatch = |reason: String| Err(StoreError::HeadMismatch { reason });
+    if head.epoch != snapshot.epoch {
+        return mismatch(format!("the head is of epoch {}, the store of epoch {}", head.epoch, snapshot.epoch));
+    }
+    if head.position > snapshot.head {
+        return mismatch(format!("the log ends at position {}, it had come to {}", snapshot.head, head.position));
+    }
+    if chain_at(snapshot, head.position)? != head.chain {
+        return mismatch(format!("the events up to position {} are not those that were recorded", head.position));
+    }
+    Ok(())
+}
+
+impl Snapshot {
+    /// Checks that the log contains a head that was kept elsewhere.
+    ///
+    /// # Errors
+    /// The log is shorter, or went another way.
+    pub fn check_head(&self, head: &Head) -> Result<(), StoreError> {
+        check_head(self, Some(head))
+    }
+
+    /// Reads and checks everything: each block and event with its place in the chain, its checksum and its digest, the
+    /// index against the log, each row's checksum and each slot's tally.
+    ///
+    /// # Errors
+    /// The disk refuses; damage is not an error here but a finding.
+    pub fn verify(&self) -> Result<Verification, StoreError> {
+        let mut found = Verification::default();
+        self.verify_log(&mut found)?;
+        self.verify_index(&mut found)?;
+        self.verify_rows(&mut found)?;
+        Ok(found)
+    }
+
+    fn verify_log(&self, found: &mut Verification) -> Result<(), StoreError> {
+        let (mut next, mut chain) = (Position(1), CHAIN_START);
+        for entry in self.blocks.iter()? {
+            let (key, value) = entry?;
+            if key.value() > self.head.0 {
+                break;
+            }
+            found.blocks += 1;
+            let block = match Block::read(key.value(), value.value()) {
+                Ok(block) => block,
+                Err(error) => {
+                    found.findings.push(error.to_string());
+                    continue;
+                }
+            };
+            if block.first != next {
+                found.findings.push(format!("events {next} to {} are missing", block.first.0 - 1));
+                chain = block.chain_before;
+            }
+            if block.chain_before != chain {
+                found.findings.push(format!("the chain is broken before position {}", block.first));
+                chain = block.chain_before;
+            }
+            next = block.last().next();
+            for frame in block.frames_from(block.first) {
+                match frame {
+                    Ok(frame) => {
+                        found.events += 1;
+                        chain = frame.link(&chain);
+                        if !frame.digest_matches() {
+                            let position = frame.envelope.position;
+                            found.findings.push(format!("the payload at position {position} is not the one recorded"));
+                        }
+                    }
+                    Err(error) => found.findings.push(error.to_string()),
+                }
+            }
+            if chain != block.chain_after {
+                found.findings.push(format!("the chain is broken in the block at position {}", block.first));
+                chain = block.chain_after;
+            }
+        }
+        if next != self.head.next() || chain != self.chain {
+            found.findings.push(format!("the log ends at position {}, its head is {}", next.0 - 1, self.head));
+        }
+        Ok(())
+    }
+
+    fn verify_index(&self, found: &mut Verification) -> Result<(), StoreError> {
+        if !found.findings.is_empty() {
+            // A log that is damaged cannot be held against its index.
+            return Ok(());
+        }
+        let view = self.view();
+        let mut standings = std::collections::HashMap::new();
+        self.visit(Position(1), self.head, |event| {
+            let envelope = event.envelope();
+            if view.find_event(envelope.event_id)? != Some(envelope.position) {
+                found.findings.push(format!("the index does not find the event at position {}", envelope.position));
+            }
+            let (events, last) = standings.entry(envelope.stream_number).or_insert((0, Position::START));
+            if envelope.stream_index != *events || envelope.previous_in_stream != *last {
+                found.findings.push(format!("{} is not in order at position {}", event.stream(), envelope.position));
+            }
+            (*events, *last) = (*events + 1, envelope.position);
+            Ok(if found.findings.len() > FINDINGS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        for (number, (events, last)) in standings {
+            let standing = crate::index::stream_standing(&view.layered, number)?;
+            if standing.is_none_or(|standing| standing.events != events || standing.last != last) {
+                found.findings.push(format!("the index of stream number {number} is not that of the log"));
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_rows(&self, found: &mut Verification) -> Result<(), StoreError> {
+        let mut tallies = std::collections::HashMap::new();
+        for entry in self.rows.table.iter()? {
+            let (key, sealed) = entry?;
+            found.rows += 1;
+            match unseal(key.value(), sealed.value()) {
+                Ok(row) => {
+                    let (rows, sum) = tallies.entry(key.value()[0]).or_insert((0u64, 0u64));
+                    *rows += 1;
+                    *sum = sum.wrapping_add(row_hash(key.value(), row));
+                }
+                Err(error) => found.findings.push(error.to_string()),
+            }
+        }
+        let mut standing = Standing::read(&*self.standing)?;
+        let slots: Vec<u8> = std::iter::once(0).chain(standing.pointers.iter().flat_map(|pointer| pointer.slots)).collect();
+        for slot in slots {
+            let (rows, sum) = tallies.remove(&slot).unwrap_or_default();
+            let Some(tally) = standing.tally(slot) else { continue };
+            if (tally.rows, tally.sum) != (rows, sum) {
+                found.findings.push(format!(
+                    "slot {slot} holds {rows} rows, its checkpoint says {}: `rebuild` makes them again",
+                    tally.rows
+                ));
+            }
+        }
+        for (slot, (rows, _)) in tallies {
+            found.findings.push(format!("slot {slot} holds {rows} rows and belongs to no projection"));
+        }
+        Ok(())
+    }
+}
+
+/// Findings after which the index is not looked at any further.
+const FINDINGS_MAX: usize = 100;
