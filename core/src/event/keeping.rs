@@ -25,8 +25,10 @@ fields! {
         sequence: Option<i64>,
         /// The white space, as `json::JsonStyle` serialises.
         style: String,
-        /// The JSON of the file's top-level object with an empty list under its key for events.
-        frame: String,
+        /// The JSON of the file's top-level object up to its list of events.
+        frame_before: String,
+        /// The JSON of the file's top-level object behind that list.
+        frame_after: String,
         /// `events`, or `entries` in a `knowledge_log.json`.
         list_key: String,
         /// When, as the text came.

@@ -53,6 +53,8 @@ pub struct Envelope {
     pub occurred_at: Option<Instant>,
     /// The event's identity.
     pub event_id: EventId,
+    /// Whether the event came from a file of another program, which may have acted on it already.
+    pub imported: bool,
     /// Whether the payload was erased and stands in redacted form.
     pub erased: bool,
 }
@@ -101,6 +103,10 @@ impl OwnedBody {
         };
         // What does not fit its kind is kept as text and projected as nothing.
         match read.event.as_ref().filter(|_| read.fits()) {
+            // Text of an unknown kind came from outside: it never amends or restyles, whatever it calls itself.
+            Some(Event::EventAmended(_) | Event::JsonFileStyle(_)) if kind == EventKind::Unknown => {
+                Ok(OwnedBody { kind: EventKind::Unknown, amends: None, bytes: ArchivedBytes::new() })
+            }
             Some(event) => OwnedBody::from_event(event),
             None => Ok(OwnedBody { kind: EventKind::Unknown, amends: None, bytes: ArchivedBytes::new() }),
         }

@@ -1,0 +1,345 @@
+//! Appending events to a trace: filling in what the caller left open, checking what was given, once and for ever.
+
+use cognilog_core::event::{Event, EventKind, Severity};
+use cognilog_core::json::{JsonStyle, Node, compact};
+use cognilog_core::time::{Zone, parse};
+use cognilog_core::{EventId, Instant, Position, StreamId, TraceId, cut};
+use cognilog_projections::json_file::classify;
+use cognilog_storage::{Command, Condition, Decision, NewEvent, StoreError, View, new_event_id};
+
+use crate::error::Error;
+
+/// An append to one trace: all of its events are recorded, or none.
+#[derive(Clone, Debug)]
+pub struct Append {
+    pub(crate) trace: TraceId,
+    pub(crate) events: Vec<AppendEvent>,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) key: Option<Vec<u8>>,
+}
+
+/// One event to be appended, with its identity.
+#[derive(Clone, Debug)]
+pub struct AppendEvent {
+    event_id: EventId,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Typed(Event),
+    Json { text: String, kind: EventKind, sequence: Option<i64>, timestamp: Option<String> },
+}
+
+impl Append {
+    /// An empty append to a trace.
+    #[must_use]
+    pub fn new(trace: TraceId) -> Append {
+        Append { trace, events: Vec::new(), conditions: Vec::new(), key: None }
+    }
+
+    /// Adds an event.
+    #[must_use]
+    pub fn event(mut self, event: AppendEvent) -> Append {
+        self.events.push(event);
+        self
+    }
+
+    /// Adds a condition; one that does not hold refuses the whole append.
+    #[must_use]
+    pub fn condition(mut self, condition: Condition) -> Append {
+        self.conditions.push(condition);
+        self
+    }
+
+    /// Sets an idempotency key: a retry with the same key and content answers with the first receipt.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<Vec<u8>>) -> Append {
+        self.key = Some(key.into());
+        self
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.events.iter().map(|event| event.bytes()).sum()
+    }
+}
+
+impl AppendEvent {
+    /// An event with a new identity.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn new(event: impl Into<Event>) -> Result<AppendEvent, Error> {
+        let event_id = new_event_id(cognilog_storage::system_now())?;
+        Ok(AppendEvent { event_id, content: Content::Typed(event.into()) })
+    }
+
+    /// An event from JSON text, such as a line of `cognilog append`. A known kind must fit its kind; other kinds and
+    /// fields are kept as they are.
+    ///
+    /// # Errors
+    /// The text is no JSON object, holds what is not Unicode text or not a JSON number (a lone surrogate, NaN), or an
+    /// event of a known kind does not fit it; the message names the field.
+    pub fn from_json(text: &str) -> Result<AppendEvent, Error> {
+        let invalid = |reason: String| Error::InvalidEvent { index: 0, reason };
+        let text = compact(text).map_err(|error| invalid(error.to_string()))?;
+        let node = Node::parse(&text).map_err(|error| invalid(error.to_string()))?;
+        if node.as_object().is_none() {
+            return Err(invalid(format!("expected an object, found {}", node.type_name())));
+        }
+        if node.has_lone_surrogate(&text) {
+            return Err(invalid(
+                "it holds a lone surrogate escape (\\ud800 to \\udfff), which is no character".to_owned(),
+            ));
+        }
+        if node.has_non_finite() {
+            return Err(invalid("it holds NaN or Infinity, which are no JSON numbers".to_owned()));
+        }
+        let event_id = match node.get("event_id").and_then(Node::as_text) {
+            Some(id) => Some(id.parse::<EventId>()?),
+            None => None,
+        };
+        drop(node);
+        let text = match event_id {
+            Some(_) => without_key(&text, "event_id").map_err(|error| invalid(error.to_string()))?,
+            None => text,
+        };
+        let style = JsonStyle { ensure_ascii: Some(false), ..JsonStyle::python(cognilog_core::json::Indent::None) };
+        let read = classify(&text, &style).map_err(|error| invalid(error.to_string()))?;
+        if matches!(read.kind, EventKind::EventAmended | EventKind::JsonFileStyle) {
+            return Err(invalid(format!("`{}` is written by an import only", read.kind.as_str())));
+        }
+        if let Some(problem) = read.problems.iter().find(|problem| problem.severity != Severity::Absent) {
+            return Err(invalid(format!("{} event, {problem}", read.kind.as_str())));
+        }
+        let event_id = match event_id {
+            Some(id) => id,
+            None => new_event_id(cognilog_storage::system_now())?,
+        };
+        let content = match read.event {
+            Some(event) if read.canonical => Content::Typed(event),
+            _ => Content::Json { text, kind: read.kind, sequence: read.sequence, timestamp: read.timestamp },
+        };
+        Ok(AppendEvent { event_id, content })
+    }
+
+    /// Gives the event an identity of the caller's.
+    #[must_use]
+    pub fn with_id(mut self, event_id: EventId) -> AppendEvent {
+        self.event_id = event_id;
+        self
+    }
+
+    /// The event's identity.
+    #[must_use]
+    pub fn event_id(&self) -> EventId {
+        self.event_id
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.content {
+            // What counts is the order of magnitude: the queue's limit guards memory.
+            Content::Typed(Event::Query(query)) => {
+                let sources = query.sources.iter().map(|source| source.content.as_ref().map_or(0, String::len));
+                sources.sum::<usize>() + query.response.as_ref().map_or(0, String::len) + 256
+            }
+            Content::Typed(Event::Message(message)) => {
+                message.content.as_ref().map_or(0, |content| content.as_str().len()) + 256
+            }
+            Content::Typed(_) => 512,
+            Content::Json { text, .. } => text.len() + 128,
+        }
+    }
+
+    fn kind(&self) -> EventKind {
+        match &self.content {
+            Content::Typed(event) => event.kind(),
+            Content::Json { kind, .. } => *kind,
+        }
+    }
+
+    fn sequence(&self) -> Option<i64> {
+        match &self.content {
+            Content::Typed(event) => event.sequence(),
+            Content::Json { sequence, .. } => *sequence,
+        }
+    }
+
+    /// The event for the log, with sequence and time filled in where the caller left them open.
+    fn complete(&self, sequence: i64, timestamp: &str, zone: &Zone) -> Result<NewEvent, StoreError> {
+        match &self.content {
+            Content::Typed(event) => {
+                let mut event = event.clone();
+                event.cut_contents();
+                if event.sequence().is_none() {
+                    event.set_sequence(sequence);
+                }
+                if event.timestamp().is_none() {
+                    event.set_timestamp(timestamp.to_owned());
+                }
+                let occurred_at = event.timestamp().and_then(|text| parse(text, zone));
+                NewEvent::typed(&event, self.event_id, occurred_at)
+            }
+            Content::Json { text, kind, sequence: given, timestamp: given_time } => {
+                let mut text = cut_contents(text, *kind);
+                if given.is_none() {
+                    add_key(&mut text, "sequence", &sequence.to_string());
+                }
+                if given_time.is_none() {
+                    add_key(&mut text, "timestamp", &serde_json::Value::from(timestamp).to_string());
+                }
+                let occurred_at = parse(given_time.as_deref().unwrap_or(timestamp), zone);
+                NewEvent::json(&text, *kind, Some(given.unwrap_or(sequence)), self.event_id, occurred_at)
+            }
+        }
+    }
+}
+
+/// The command that the writer decides.
+pub(crate) struct AppendCommand {
+    pub(crate) append: Append,
+    pub(crate) now: Instant,
+}
+
+impl Command for AppendCommand {
+    type Output = ();
+
+    fn decide(&mut self, view: &View<'_>) -> Result<(Decision, ()), StoreError> {
+        let stream = StreamId::Trace(self.append.trace.clone());
+        let earlier = self.earlier(view)?;
+        let mut latest = match view.stream(&stream)? {
+            Some(standing) => latest_sequence(view, standing.number)?,
+            None => None,
+        };
+        let mut events = Vec::with_capacity(self.append.events.len());
+        for (index, event) in self.append.events.iter().enumerate() {
+            // A retry is filled in as the first time, so that it is the same event.
+            let stored = match earlier {
+                Some(first) => view.event(Position(first.0 + index as u64))?,
+                None => None,
+            };
+            let (sequence, timestamp) = match &stored {
+                Some(stored) => (
+                    stored.envelope.sequence.unwrap_or_default(),
+                    stored.event()?.and_then(|event| event.timestamp().map(str::to_owned)).unwrap_or_default(),
+                ),
+                None => (next_sequence(event.kind(), latest), self.now.to_text()),
+            };
+            latest = latest.max(Some(event.sequence().unwrap_or(sequence)));
+            events.push(event.complete(sequence, &timestamp, &Zone::utc())?);
+        }
+        let decision = Decision {
+            appends: vec![(stream, events)],
+            conditions: std::mem::take(&mut self.append.conditions),
+            key: self.append.key.clone(),
+        };
+        Ok((decision, ()))
+    }
+}
+
+impl AppendCommand {
+    /// Where the append was recorded before, by its key or by its first event's id.
+    fn earlier(&self, view: &View<'_>) -> Result<Option<Position>, StoreError> {
+        if let Some(key) = &self.append.key
+            && let Some((first, _)) = view.find_key(key)?
+        {
+            return Ok(Some(first));
+        }
+        match self.append.events.first() {
+            Some(event) => view.find_event(event.event_id),
+            None => Ok(None),
+        }
+    }
+}
+
+fn latest_sequence(view: &View<'_>, stream_number: u64) -> Result<Option<i64>, StoreError> {
+    match cognilog_projections::traces::counts(view, stream_number) {
+        Ok(counts) => Ok(counts.and_then(|counts| counts.latest_sequence)),
+        Err(cognilog_projections::QueryError::Store(error)) => Err(error),
+        Err(error) => Err(StoreError::Database { message: error.to_string() }),
+    }
+}
+
+/// The sequence of an event without one: messages and queries are new places of the trace, everything else belongs to
+/// the latest place (DESIGN section 5: "the trace's latest message sequence at that moment").
+fn next_sequence(kind: EventKind, latest: Option<i64>) -> i64 {
+    match kind {
+        EventKind::Message | EventKind::Query | EventKind::Unknown => latest.map_or(1, |latest| latest + 1),
+        _ => latest.unwrap_or(0),
+    }
+}
+
+fn add_key(text: &mut String, key: &str, value: &str) {
+    text.pop();
+    if !text.ends_with('{') {
+        text.push(',');
+    }
+    text.push_str(&format!("\"{key}\":{value}}}"));
+}
+
+/// The text of a compact object without a top-level key.
+fn without_key(text: &str, key: &str) -> Result<String, cognilog_core::json::JsonError> {
+    let node = Node::parse(text)?;
+    let mut kept = Vec::new();
+    let mut start = 1;
+    for (name, value) in node.as_object().unwrap_or_default() {
+        // A compact object has its entries between single commas.
+        if name != key {
+            kept.push(&text[start..value.span.end]);
+        }
+        start = value.span.end + 1;
+    }
+    Ok(format!("{{{}}}", kept.join(",")))
+}
+
+/// Cuts what the documents cut, in the text of an event that is stored as it came.
+fn cut_contents(text: &str, kind: EventKind) -> String {
+    let list = match kind {
+        EventKind::Query => "sources",
+        EventKind::Extraction => "items",
+        _ => return text.to_owned(),
+    };
+    let Ok(node) = Node::parse(text) else { return text.to_owned() };
+    let mut result = String::with_capacity(text.len());
+    let mut copied = 0;
+    for item in node.get(list).and_then(Node::as_list).unwrap_or_default() {
+        let Some(content) = item.get("content") else { continue };
+        let Some(long) = content.as_text().filter(|text| cut::cut(text).len() < text.len()) else { continue };
+        if content.span.start >= copied {
+            result.push_str(&text[copied..content.span.start]);
+            result.push_str(&serde_json::Value::from(cut::cut(long)).to_string());
+            copied = content.span.end;
+        }
+    }
+    result.push_str(&text[copied..]);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_completed_and_cut() {
+        let long = "知".repeat(501);
+        let check = |text: String, expect: String| assert_eq!(cut_contents(&text, EventKind::Query), expect);
+        check(r#"{"type":"query","x":1}"#.to_owned(), r#"{"type":"query","x":1}"#.to_owned());
+        check(
+            format!(r#"{{"sources":[{{"content":"a"}},{{"content":"{long}","z":1e400}}],"response":"{long}"}}"#),
+            format!(
+                r#"{{"sources":[{{"content":"a"}},{{"content":"{}","z":1e400}}],"response":"{long}"}}"#,
+                "知".repeat(500)
+            ),
+        );
+        let mut text = "{}".to_owned();
+        add_key(&mut text, "a", "1");
+        add_key(&mut text, "b", "2");
+        assert_eq!(text, r#"{"a":1,"b":2}"#);
+        assert_eq!(
+            without_key(r#"{"event_id":"x","a":[1,2],"b":2}"#, "event_id").as_deref(),
+            Ok(r#"{"a":[1,2],"b":2}"#)
+        );
+        assert_eq!(without_key(r#"{"a":1,"event_id":"x"}"#, "event_id").as_deref(), Ok(r#"{"a":1}"#));
+        assert_eq!(without_key(r#"{"event_id":"x"}"#, "event_id").as_deref(), Ok("{}"));
+    }
+}

@@ -1,0 +1,122 @@
+//! What can go wrong in the library, with a stable code and a hint of what to do.
+
+use std::path::PathBuf;
+
+use cognilog_core::id::NameError;
+use cognilog_core::time::ZoneError;
+use cognilog_projections::QueryError;
+use cognilog_projections::json_file::ExportError;
+use cognilog_storage::StoreError;
+
+/// An operation that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store failed or refused.
+    #[error(transparent)]
+    Store(StoreError),
+    /// A projection row cannot be read.
+    #[error(transparent)]
+    Row(#[from] cognilog_projections::RowError),
+    /// A stored event cannot be printed.
+    #[error("a stored event cannot be printed: {0}")]
+    Print(cognilog_core::json::JsonError),
+    /// There is no such trace.
+    #[error("no trace is named {trace:?}")]
+    NoSuchTrace {
+        /// The name.
+        trace: String,
+    },
+    /// An event that is to be appended is not valid.
+    #[error("event {index}: {reason}")]
+    InvalidEvent {
+        /// Which of the append, from 0.
+        index: usize,
+        /// The field and what is wrong.
+        reason: String,
+    },
+    /// A name that breaks its rule.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A time zone that is not known.
+    #[error(transparent)]
+    Zone(#[from] ZoneError),
+    /// A file or folder that cannot be read or written.
+    #[error("{action} {path}: {message}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        message: String,
+    },
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Error {
+        Error::Store(error)
+    }
+}
+
+impl From<QueryError> for Error {
+    fn from(error: QueryError) -> Error {
+        match error {
+            QueryError::Store(error) => Error::Store(error),
+            QueryError::Row(error) => Error::Row(error),
+            error => Error::Store(StoreError::Database { message: error.to_string() }),
+        }
+    }
+}
+
+impl From<ExportError> for Error {
+    fn from(error: ExportError) -> Error {
+        match error {
+            ExportError::Store(error) => Error::Store(error),
+            ExportError::Json(error) => Error::Print(error),
+            ExportError::NoSuchTrace { trace } => Error::NoSuchTrace { trace },
+            error => Error::Store(StoreError::Database { message: error.to_string() }),
+        }
+    }
+}
+
+impl Error {
+    /// A stable word for programs; `docs/errors.md` lists them.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Store(error) => error.code(),
+            Error::Row(_) => "data_damaged",
+            Error::Print(_) => "data_damaged",
+            Error::NoSuchTrace { .. } => "trace_not_found",
+            Error::InvalidEvent { .. } => "event_invalid",
+            Error::Name(_) => "bad_name",
+            Error::Zone(_) => "bad_time_zone",
+            Error::Io { .. } => "io_error",
+        }
+    }
+
+    /// What the reader can do about it, where there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self.code() {
+            "store_not_found" => "make one with `cognilog init` or `cognilog import PATH`, or name it with --store",
+            "not_a_store" => "name another folder with --store, or restore this one from a backup",
+            "format_unsupported" => "format 0 is opened by the build that wrote it; move events with `log --ndjson`",
+            "store_locked" | "busy" => "try again, or wait longer with --wait",
+            "conflict" => "look at the trace again and decide anew",
+            "idempotency_conflict" => "use a new event id or key for new content",
+            "outcome_unknown" => "send the same events again with the same event ids: a retry adds nothing",
+            "writer_stopped" => "free space or repair the disk, then open the store again",
+            "data_damaged" | "head_mismatch" => "run `cognilog verify` and restore what is damaged from a backup",
+            "projection_stopped" | "stale_version" => "run `cognilog rebuild`",
+            "trace_not_found" => "`cognilog traces` lists the traces of the store",
+            "needs_repair" => "let a writer open the store once: `cognilog verify` does",
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn io(action: &'static str, path: &std::path::Path, error: &std::io::Error) -> Error {
+        Error::Io { action, path: path.to_owned(), message: error.to_string() }
+    }
+}
