@@ -7,7 +7,7 @@
 
 use cognilog_core::Position;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, contained};
 use crate::record::{ChainHash, Draft, Frame, frame_length};
 
 const MAGIC: &[u8; 4] = b"CGLB";
@@ -131,6 +131,57 @@ impl<'a> Block<'a> {
         }
         frames
     }
+}
+
+/// A block value as it stands in the database.
+pub(crate) type BlockValue = redb::AccessGuard<'static, &'static [u8]>;
+
+/// The blocks in the database, as one read transaction sees them.
+pub(crate) struct StoredBlocks {
+    pub(crate) table: redb::ReadOnlyTable<u64, &'static [u8]>,
+}
+
+impl StoredBlocks {
+    /// The last block.
+    pub(crate) fn last(&self) -> Result<Option<(u64, BlockValue)>, StoreError> {
+        self.at_or_before(u64::MAX)
+    }
+
+    /// The last block whose key is not behind `key`.
+    pub(crate) fn at_or_before(&self, key: u64) -> Result<Option<(u64, BlockValue)>, StoreError> {
+        contained(|| match self.table.range(..=key)?.next_back() {
+            Some(entry) => read_entry(entry).map(Some),
+            None => Ok(None),
+        })
+    }
+
+    /// The blocks whose keys lie between these two, both included.
+    pub(crate) fn range(
+        &self,
+        from: u64,
+        to: u64,
+    ) -> Result<impl Iterator<Item = Result<(u64, BlockValue), StoreError>>, StoreError> {
+        let mut range = contained(|| Ok(self.table.range(from..=to)?))?;
+        let mut broken = false;
+        Ok(std::iter::from_fn(move || {
+            if broken {
+                return None;
+            }
+            let entry = contained(|| range.next().map(read_entry).transpose());
+            // A range that failed once may give anything afterwards, itself again for ever included.
+            broken = entry.is_err();
+            entry.transpose()
+        }))
+    }
+}
+
+type Entry = Result<(redb::AccessGuard<'static, u64>, BlockValue), redb::StorageError>;
+
+fn read_entry(entry: Entry) -> Result<(u64, BlockValue), StoreError> {
+    let (key, value) = entry?;
+    // A damaged page may hold lengths that lead out of it, where looking panics: that is found out here, contained.
+    let _ = value.value();
+    Ok((key.value(), value))
 }
 
 /// The records of a block, in order.

@@ -14,7 +14,7 @@ use crate::record::ChainHash;
 /// The format of the directory and the log in it; 0 is unstable and opened by the same build only.
 pub const FORMAT: u32 = 0;
 /// Told apart within format 0; raised with every change of what is stored.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 const MANIFEST: &str = "MANIFEST.json";
 const LOCK: &str = "LOCK";
@@ -327,11 +327,18 @@ fn make(
     write_synced(&temporary.join(MANIFEST), text.as_bytes())?;
     sync_directory(temporary)?;
     after(CreationStep::ManifestWritten)?;
+    // Nobody writes to the store before it is there for good, so that it can still be taken back.
+    let held = StoreDirectory { path: temporary.to_owned(), manifest: manifest.clone() }.lock(Duration::ZERO)?;
     // Renaming over an empty directory replaces it; over one that is not empty it fails, as it should.
     fs::rename(temporary, path).map_err(|error| StoreError::io("rename into place", path, &error))?;
-    after(CreationStep::Renamed)?;
-    sync_directory(parent)?;
-    after(CreationStep::Synced)
+    let settled = after(CreationStep::Renamed)
+        .and_then(|()| sync_directory(parent))
+        .and_then(|()| after(CreationStep::Synced));
+    if settled.is_err() {
+        let _ = fs::rename(path, temporary);
+    }
+    drop(held);
+    settled
 }
 
 fn sync_directory(path: &Path) -> Result<(), StoreError> {

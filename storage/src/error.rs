@@ -241,6 +241,14 @@ from_redb!(
     redb::SetDurabilityError
 );
 
+/// Runs what reads or writes the database. redb panics on some damaged files: whoever asked gets an error instead.
+pub(crate) fn contained<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = crate::fold::panic_message(panic.as_ref());
+        Err(StoreError::damaged("the log database", format!("reading or writing it panicked: {message}")))
+    })
+}
+
 /// What an id was used for, in words for an error.
 pub(crate) fn used_id(id: EventId, stream: &StreamId) -> String {
     format!("event id {id} ({stream})")

@@ -97,6 +97,7 @@ pub struct NewEvent {
     pub(crate) sequence: Option<i64>,
     pub(crate) occurred_at: Option<Instant>,
     pub(crate) event_id: EventId,
+    pub(crate) imported: bool,
     pub(crate) payload: Vec<u8>,
     pub(crate) body: OwnedBody,
 }
@@ -115,6 +116,7 @@ impl NewEvent {
             sequence: event.sequence(),
             occurred_at,
             event_id,
+            imported: false,
             payload: event.to_archived().map_err(body_error)?.to_vec(),
             body: OwnedBody::from_event(event).map_err(body_error)?,
         })
@@ -142,9 +144,17 @@ impl NewEvent {
             sequence,
             occurred_at,
             event_id,
+            imported: false,
             payload: text.as_bytes().to_vec(),
             body,
         })
+    }
+
+    /// Marks the event as one that came from a file of another program.
+    #[must_use]
+    pub fn imported(mut self) -> NewEvent {
+        self.imported = true;
+        self
     }
 
     /// The event's identity.

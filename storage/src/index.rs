@@ -108,7 +108,10 @@ pub(crate) fn forget_keys(
         if position > horizon.0 {
             break;
         }
-        changes.insert(Bytes::from(key(b'k', &[&key_bytes])), None);
+        // A key that was used again behind the horizon stands for its newer append.
+        if find_key(source, &key_bytes)?.is_some_and(|(first, _)| first.0 == position) {
+            changes.insert(Bytes::from(key(b'k', &[&key_bytes])), None);
+        }
         changes.insert(full, None);
     }
     Ok(())

@@ -9,7 +9,7 @@ use cognilog_core::{Position, StreamId};
 use redb::{ReadTransaction, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 
-use crate::block::Block;
+use crate::block::{Block, StoredBlocks};
 use crate::error::StoreError;
 use crate::fold::{Fold, Folds, Scope, apply_fold, fingerprint};
 use crate::index::{INDEX_SLOT, IndexedRecord, index_record};
@@ -24,6 +24,33 @@ pub(crate) const ROWS: TableDefinition<'static, &'static [u8], &'static [u8]> = 
 /// One row: where the rows stand.
 pub(crate) const STANDING: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("standing");
 pub(crate) const STANDING_KEY: &[u8] = b"standing";
+/// The id of the store that the log belongs to.
+pub(crate) const STORE_KEY: &[u8] = b"store";
+
+/// Checks that a log belongs to the store whose directory it lies in.
+///
+/// # Errors
+/// It belongs to another one, or cannot be read.
+pub(crate) fn check_store(
+    transaction: &ReadTransaction,
+    directory: &crate::directory::StoreDirectory,
+) -> Result<(), StoreError> {
+    let refused = |reason: String| StoreError::NotAStore { path: directory.database(), reason };
+    let table = match transaction.open_table(STANDING) {
+        Err(redb::TableError::TableDoesNotExist(_)) => {
+            return Err(refused("it is a database, and not the log of a store".to_owned()));
+        }
+        table => table?,
+    };
+    let sealed = table.get(STORE_KEY)?;
+    let found = sealed.as_ref().map(|sealed| unseal(STORE_KEY, sealed.value())).transpose()?;
+    let expected = &directory.manifest().store_id;
+    if found != Some(expected.as_bytes()) {
+        let found = found.map_or("none".into(), String::from_utf8_lossy);
+        return Err(refused(format!("it is the log of store {found}, not of {expected}")));
+    }
+    Ok(())
+}
 
 /// How many rows a slot holds and the order-free sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,8 +70,12 @@ pub(crate) struct Pointer {
     pub(crate) fingerprint: u64,
     /// The position the serving rows are as of; 0 in a slot that never served.
     pub(crate) checkpoint: u64,
-    /// The position the idle slot is being rebuilt to, while it is.
+    /// The position the idle slot is rebuilt up to, while it is being rebuilt.
     pub(crate) rebuilt_to: Option<u64>,
+    /// What the rows in the idle slot are being made with.
+    pub(crate) rebuilt_with: u64,
+    /// The event that had stopped the projection when a slice of a flush was written: its rows end before it.
+    pub(crate) stopped: Option<u64>,
     pub(crate) tallies: [Tally; 2],
 }
 
@@ -113,6 +144,8 @@ impl Standing {
                 fingerprint: fingerprint(&**fold),
                 checkpoint: 0,
                 rebuilt_to: None,
+                rebuilt_with: 0,
+                stopped: None,
                 tallies: [Tally::default(); 2],
             });
         }
@@ -142,6 +175,14 @@ pub(crate) struct Loaded {
     pub(crate) standing: Standing,
 }
 
+impl Loaded {
+    /// Events whose rows are in memory only; at least one when there are such rows.
+    pub(crate) fn overlay_events(&self) -> u64 {
+        let tail = self.snapshot.head.0 - self.standing.index_checkpoint;
+        tail.max(u64::from(!self.snapshot.overlay.active.is_empty()))
+    }
+}
+
 /// Reads head, standing and rows from a read transaction and folds the tail that is not in the rows yet.
 pub(crate) fn load(
     transaction: &ReadTransaction,
@@ -150,12 +191,17 @@ pub(crate) fn load(
     epoch: u64,
     names: StreamNames,
 ) -> Result<Loaded, StoreError> {
-    let blocks = transaction.open_table(BLOCKS)?;
+    let blocks = StoredBlocks { table: transaction.open_table(BLOCKS)? };
     let rows = Arc::new(StoredRows { table: transaction.open_table(ROWS)? });
     let standing_table = transaction.open_table(STANDING)?;
     let mut standing = Standing::read(&standing_table)?;
     standing.admit(folds)?;
     let (head, chain) = head_of(&blocks)?;
+    let checkpoints = standing.pointers.iter().map(|pointer| pointer.checkpoint.max(pointer.rebuilt_to.unwrap_or(0)));
+    if let Some(ahead) = checkpoints.chain([standing.index_checkpoint]).max().filter(|ahead| *ahead > head.0) {
+        let reason = format!("the rows are as of position {ahead}, the log ends at {head}");
+        return Err(StoreError::damaged("the log database", reason));
+    }
     let places = folds.iter().map(|fold| place(&**fold, &mut standing, head, tail_events_max)).collect();
     let mut snapshot = Snapshot {
         blocks: Arc::new(blocks),
@@ -173,10 +219,10 @@ pub(crate) fn load(
 }
 
 /// The last position and the chain after it.
-pub(crate) fn head_of(blocks: &impl ReadableTable<u64, &'static [u8]>) -> Result<(Position, ChainHash), StoreError> {
+pub(crate) fn head_of(blocks: &StoredBlocks) -> Result<(Position, ChainHash), StoreError> {
     match blocks.last()? {
         Some((key, value)) => {
-            let block = Block::read(key.value(), value.value())?;
+            let block = Block::read(key, value.value())?;
             Ok((block.last(), block.chain_after))
         }
         None => Ok((Position::START, CHAIN_START)),
@@ -188,22 +234,26 @@ fn place(fold: &dyn Fold, standing: &mut Standing, head: Position, tail_events_m
     if let Some(pointer) = standing.pointer(fold.name()) {
         let same = pointer.version == fold.version() && pointer.fingerprint == fingerprint(fold);
         slot = pointer.slots[pointer.serving];
-        if same && head.0.saturating_sub(pointer.checkpoint) <= tail_events_max {
+        if same && head.0 - pointer.checkpoint <= tail_events_max {
             state = FoldState::Live;
         } else {
-            state = FoldState::Rebuilding { done: pointer.rebuilt_to.unwrap_or(0) };
+            // What another version began in the idle slot is of no use to this one.
+            let done = pointer.rebuilt_to.filter(|_| pointer.rebuilt_with == fingerprint(fold));
+            state = FoldState::Rebuilding { done: done.unwrap_or(0) };
         }
     }
     FoldPlace { name: fold.name(), scope: fold.scope(), slot, state }
 }
 
 fn fold_tail(snapshot: &mut Snapshot, standing: &Standing, folds: &Folds) -> Result<(), StoreError> {
-    let mut checkpoints: HashMap<&str, u64> = HashMap::new();
+    // The checkpoint, and the last event that can be in rows which a flush under way has written.
+    let mut checkpoints: HashMap<&str, (u64, u64)> = HashMap::new();
     let mut from = standing.index_checkpoint;
     for place in snapshot.folds.iter().filter(|place| place.state == FoldState::Live) {
         let found = standing.pointers.iter().find(|pointer| pointer.name == place.name);
         let checkpoint = found.map_or(0, |pointer| pointer.checkpoint);
-        checkpoints.insert(place.name, checkpoint);
+        let stopped = found.and_then(|pointer| pointer.stopped);
+        checkpoints.insert(place.name, (checkpoint, stopped.map_or(u64::MAX, |stopped| stopped.saturating_sub(1))));
         from = from.min(checkpoint);
     }
     let mut tail = RowMap::new();
@@ -222,13 +272,14 @@ fn fold_tail(snapshot: &mut Snapshot, standing: &Standing, folds: &Folds) -> Res
             key: event.frame.key,
         });
         let is_behind = |place: &FoldPlace| {
-            let checkpoint = checkpoints.get(place.name).copied().unwrap_or(u64::MAX);
+            let (checkpoint, reached) = checkpoints.get(place.name).copied().unwrap_or((u64::MAX, 0));
             let flushed = standing.flush.as_ref().is_some_and(|flush| {
-                envelope.position.0 <= flush.to && flush.holds(place.slot, place.scope, envelope.stream_number)
+                envelope.position.0 <= flush.to.min(reached)
+                    && flush.holds(place.slot, place.scope, envelope.stream_number)
             });
             envelope.position.0 > checkpoint && !flushed
         };
-        event.with_view(|view| apply_all(folds, &mut places, &mut tail, &[], &*source.rows, view, is_behind))??;
+        event.with_view(|view| apply_all(folds, &mut places, &mut tail, &[], &source.rows, view, is_behind))??;
         Ok(ControlFlow::Continue(()))
     })?;
     snapshot.overlay.active = Arc::new(tail);

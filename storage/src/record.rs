@@ -35,6 +35,7 @@ const FRAME_ERASED: u8 = 1;
 const FLAG_COGNITION: u8 = 1;
 const FLAG_SEQUENCE: u8 = 2;
 const FLAG_OCCURRED: u8 = 4;
+const FLAG_IMPORTED: u8 = 8;
 
 /// How a payload is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,7 @@ impl Draft<'_> {
         flags |= if envelope.is_cognition { FLAG_COGNITION } else { 0 };
         flags |= if envelope.sequence.is_some() { FLAG_SEQUENCE } else { 0 };
         flags |= if envelope.occurred_at.is_some() { FLAG_OCCURRED } else { 0 };
+        flags |= if envelope.imported { FLAG_IMPORTED } else { 0 };
         out.extend_from_slice(&[FORMAT, self.codec.code(), self.schema, flags]);
         out.extend_from_slice(&envelope.kind.code().to_le_bytes());
         out.extend_from_slice(&[self.stream.parts().0, self.key.len() as u8]);
@@ -250,6 +252,7 @@ impl<'a> Frame<'a> {
                 recorded_at: Instant(recorded_at),
                 occurred_at: (flags & FLAG_OCCURRED != 0).then_some(Instant(occurred_at)),
                 event_id,
+                imported: flags & FLAG_IMPORTED != 0,
                 erased,
             },
             codec,
@@ -296,6 +299,7 @@ mod tests {
             recorded_at: Instant(1),
             occurred_at: None,
             event_id: EventId([9; 16]),
+            imported: false,
             erased: false,
         }
     }

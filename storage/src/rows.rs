@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use redb::ReadOnlyTable;
 
-use crate::error::StoreError;
+use crate::error::{StoreError, contained};
 
 /// The bytes of a key or a row.
 pub type Bytes = Arc<[u8]>;
@@ -90,18 +90,28 @@ pub(crate) struct StoredRows {
 
 impl RowSource for StoredRows {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        match self.table.get(key)? {
+        contained(|| match self.table.get(key)? {
             Some(guard) => Ok(Some(Bytes::from(unseal(key, guard.value())?))),
             None => Ok(None),
-        }
+        })
     }
 
     fn entries<'s>(&'s self, from: Bound<&[u8]>) -> Result<Entries<'s>, StoreError> {
-        let range = self.table.range::<&[u8]>((from, Bound::Unbounded))?;
-        Ok(Box::new(range.map(|entry| {
-            let (key, sealed) = entry?;
-            let row = unseal(key.value(), sealed.value())?;
-            Ok((Bytes::from(key.value()), Some(Bytes::from(row))))
+        let mut range = contained(|| Ok(self.table.range::<&[u8]>((from, Bound::Unbounded))?))?;
+        let mut broken = false;
+        Ok(Box::new(std::iter::from_fn(move || {
+            if broken {
+                return None;
+            }
+            let entry = contained(|| {
+                let Some(entry) = range.next() else { return Ok(None) };
+                let (key, sealed) = entry?;
+                let row = unseal(key.value(), sealed.value())?;
+                Ok(Some((Bytes::from(key.value()), Some(Bytes::from(row)))))
+            });
+            // A range that failed once may give anything afterwards, itself again for ever included.
+            broken = entry.is_err();
+            entry.transpose()
         })))
     }
 }

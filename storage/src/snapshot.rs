@@ -8,8 +8,8 @@ use cognilog_core::event::{Body, Envelope, Event, EventKind, EventView, OwnedBod
 use cognilog_core::{EventId, Position, StreamId};
 use redb::ReadOnlyTable;
 
-use crate::block::Block;
-use crate::error::StoreError;
+use crate::block::{Block, StoredBlocks};
+use crate::error::{StoreError, contained};
 use crate::fold::{NewEvent, Scope};
 use crate::index::{self, StreamStanding};
 use crate::record::{ChainHash, Codec, Frame};
@@ -67,7 +67,7 @@ pub(crate) type StreamNames = Arc<Mutex<HashMap<u64, Arc<StreamId>>>>;
 /// One state of the store: everything up to its head, nothing after. Cheap to clone, and never blocks the writer.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(crate) blocks: Arc<ReadOnlyTable<u64, &'static [u8]>>,
+    pub(crate) blocks: Arc<StoredBlocks>,
     pub(crate) rows: Arc<StoredRows>,
     pub(crate) standing: Arc<ReadOnlyTable<&'static [u8], &'static [u8]>>,
     pub(crate) overlay: Overlay,
@@ -124,9 +124,9 @@ impl Snapshot {
             return Ok(());
         }
         let start = self.block_key(next)?;
-        for entry in self.blocks.range(start..=to.0)? {
+        for entry in self.blocks.range(start, to.0)? {
             let (key, value) = entry?;
-            let block = Block::read(key.value(), value.value())?;
+            let block = Block::read(key, value.value())?;
             if block.first > next {
                 return Err(StoreError::damaged(format!("position {next}"), "the block that holds it is missing"));
             }
@@ -152,8 +152,8 @@ impl Snapshot {
     }
 
     fn block_key(&self, position: Position) -> Result<u64, StoreError> {
-        match self.blocks.range(..=position.0)?.next_back() {
-            Some(entry) => Ok(entry?.0.value()),
+        match self.blocks.at_or_before(position.0)? {
+            Some((key, _)) => Ok(key),
             None => Err(StoreError::damaged(format!("position {position}"), "the log has no block for it")),
         }
     }
@@ -225,10 +225,12 @@ impl Snapshot {
     /// Whether another transaction's rows stand elsewhere than this snapshot's.
     pub(crate) fn stands_elsewhere(&self, transaction: &redb::ReadTransaction) -> Result<bool, StoreError> {
         use crate::projector::{STANDING, STANDING_KEY};
-        let newer = transaction.open_table(STANDING)?;
-        let newer = newer.get(STANDING_KEY)?.map(|sealed| sealed.value().to_vec());
-        let ours = self.standing.get(STANDING_KEY)?.map(|sealed| sealed.value().to_vec());
-        Ok(newer != ours)
+        contained(|| {
+            let newer = transaction.open_table(STANDING)?;
+            let newer = newer.get(STANDING_KEY)?.map(|sealed| sealed.value().to_vec());
+            let ours = self.standing.get(STANDING_KEY)?.map(|sealed| sealed.value().to_vec());
+            Ok(newer != ours)
+        })
     }
 
     /// Projections with their states.

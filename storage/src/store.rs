@@ -10,10 +10,11 @@ use crossbeam_channel::{Sender, TrySendError, bounded};
 use redb::{Database, ReadOnlyDatabase, ReadableDatabase};
 
 use crate::directory::{self, CreationStep, Manifest, StoreDirectory, now};
-use crate::error::StoreError;
+use crate::error::{StoreError, contained};
 use crate::fold::{Command, Folds, Receipt};
 use crate::limits::Limits;
-use crate::projector::load;
+use crate::block::StoredBlocks;
+use crate::projector::{BLOCKS, check_store, head_of, load};
 use crate::snapshot::{FoldState, Snapshot, StreamNames};
 use crate::writer::{Clock, Done, Job, Opener, Shared, Submission, Writer, lock, make_tables};
 
@@ -117,7 +118,7 @@ impl Store {
         let manifest = Manifest::new(new_event_id(now())?.to_string());
         let make_log = |log: &Path| {
             let database = database_builder(limits).create(log)?;
-            make_tables(&database)?;
+            make_tables(&database, &manifest.store_id)?;
             database.close()?;
             Ok(())
         };
@@ -160,7 +161,11 @@ impl Store {
         options: StoreOptions,
     ) -> Result<Store, StoreError> {
         let limits = options.limits.clone();
-        let opener: Opener = Box::new(move || Ok(opener(&mut database_builder(&limits))?));
+        let opener: Opener = Box::new(move || {
+            let database = opener(&mut database_builder(&limits))?;
+            make_tables(&database, "")?;
+            Ok(database)
+        });
         Store::start(None, None, 1, opener, options)
     }
 
@@ -177,11 +182,7 @@ impl Store {
         let make = || {
             Writer::new(opener, directory.clone(), folds, limits.clone(), clock, epoch, names, jobs)
         };
-        // A file that is damaged in the right places makes redb panic; whoever opens a store gets an error instead.
-        let writer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(make)).unwrap_or_else(|panic| {
-            let message = crate::fold::panic_message(panic.as_ref());
-            Err(StoreError::damaged("the log database", format!("it cannot be opened: {message}")))
-        })?;
+        let writer = contained(make)?;
         let shared = Arc::clone(&writer.shared);
         let failed = Arc::clone(&writer.shared);
         let thread = std::thread::Builder::new()
@@ -211,14 +212,11 @@ impl Store {
         let open = || -> Result<(ReadOnlyDatabase, Snapshot), StoreError> {
             let database = database_builder(&limits).open_read_only(directory.database())?;
             let transaction = database.begin_read()?;
+            check_store(&transaction, &directory)?;
             let loaded = load(&transaction, &folds, limits.overlay_events_max * 4, epoch, Arc::clone(&names))?;
             Ok((database, loaded.snapshot))
         };
-        let (database, snapshot) =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(open)).unwrap_or_else(|panic| {
-                let message = crate::fold::panic_message(panic.as_ref());
-                Err(StoreError::damaged("the log database", format!("it cannot be opened: {message}")))
-            })?;
+        let (database, snapshot) = contained(open)?;
         crate::verify::check_head(&snapshot, directory.head()?.as_ref())?;
         let shared = Arc::new(Shared::new(snapshot));
         let mode = Mode::Reader { database, folds, limits: limits.clone(), names };
@@ -255,18 +253,18 @@ impl Store {
     /// What came meanwhile is damaged, or the disk refuses.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         if let Mode::Reader { database, folds, limits, names } = &self.mode {
-            let transaction = database.begin_read()?;
-            let blocks = transaction.open_table(crate::projector::BLOCKS)?;
-            let (head, _) = crate::projector::head_of(&blocks)?;
-            drop(blocks);
-            let mut published = lock(&self.shared.published);
-            if head != published.head || published.stands_elsewhere(&transaction)? {
-                let tail = limits.overlay_events_max * 4;
-                *published = load(&transaction, folds, tail, self.epoch, Arc::clone(names))?.snapshot;
-                *lock(&self.shared.head) = head;
-                self.shared.head_changed.notify_all();
-            }
-            return Ok(published.clone());
+            return contained(|| {
+                let transaction = database.begin_read()?;
+                let (head, _) = head_of(&StoredBlocks { table: transaction.open_table(BLOCKS)? })?;
+                let mut published = lock(&self.shared.published);
+                if head != published.head || published.stands_elsewhere(&transaction)? {
+                    let tail = limits.overlay_events_max * 4;
+                    *published = load(&transaction, folds, tail, self.epoch, Arc::clone(names))?.snapshot;
+                    *lock(&self.shared.head) = head;
+                    self.shared.head_changed.notify_all();
+                }
+                Ok(published.clone())
+            });
         }
         Ok(lock(&self.shared.published).clone())
     }
@@ -421,7 +419,7 @@ impl Store {
         let mut head = lock(&self.shared.head);
         while *head <= position {
             let left = until.saturating_duration_since(Moment::now());
-            if left.is_zero() || lock(&self.shared.stopped).is_some() {
+            if left.is_zero() {
                 return Ok(false);
             }
             head = self

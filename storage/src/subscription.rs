@@ -62,11 +62,15 @@ impl Subscription<'_> {
         }
         let snapshot = self.store.snapshot()?;
         let to = Position((self.next.0 + READ_AHEAD as u64 - 1).min(snapshot.head().0));
-        snapshot.visit(self.next, to, |event| {
+        let read = snapshot.visit(self.next, to, |event| {
             self.ready.push_back(event.to_stored());
+            self.next = event.envelope().position.next();
             Ok(ControlFlow::Continue(()))
-        })?;
-        self.next = to.next();
+        });
+        // What stands before a damaged event is given first; the damage is met again behind it.
+        if self.ready.is_empty() {
+            read?;
+        }
         Ok(self.ready.pop_front().map(|event| Followed::Event(Box::new(event))))
     }
 }

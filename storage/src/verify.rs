@@ -7,7 +7,7 @@ use redb::ReadableTable;
 
 use crate::block::Block;
 use crate::directory::Head;
-use crate::error::StoreError;
+use crate::error::{StoreError, contained};
 use crate::projector::Standing;
 use crate::record::{CHAIN_START, ChainHash};
 use crate::rows::{row_hash, unseal};
@@ -38,9 +38,8 @@ pub fn chain_at(snapshot: &Snapshot, position: Position) -> Result<ChainHash, St
     if position > snapshot.head {
         return Err(missing());
     }
-    let entry = snapshot.blocks.range(..=position.0)?.next_back().ok_or_else(missing)?;
-    let (key, value) = entry?;
-    let block = Block::read(key.value(), value.value())?;
+    let (key, value) = snapshot.blocks.at_or_before(position.0)?.ok_or_else(missing)?;
+    let block = Block::read(key, value.value())?;
     let mut chain = block.chain_before;
     for frame in block.frames_from(block.first) {
         let frame = frame?;
@@ -87,21 +86,21 @@ impl Snapshot {
     /// The disk refuses; damage is not an error here but a finding.
     pub fn verify(&self) -> Result<Verification, StoreError> {
         let mut found = Verification::default();
-        self.verify_log(&mut found)?;
-        self.verify_index(&mut found)?;
-        self.verify_rows(&mut found)?;
+        for check in [Snapshot::verify_log, Snapshot::verify_index, Snapshot::verify_rows] {
+            match contained(|| check(self, &mut found)) {
+                Err(StoreError::Damaged { place, reason }) => found.findings.push(format!("damage at {place}: {reason}")),
+                checked => checked?,
+            }
+        }
         Ok(found)
     }
 
     fn verify_log(&self, found: &mut Verification) -> Result<(), StoreError> {
         let (mut next, mut chain) = (Position(1), CHAIN_START);
-        for entry in self.blocks.iter()? {
+        for entry in self.blocks.range(0, self.head.0)? {
             let (key, value) = entry?;
-            if key.value() > self.head.0 {
-                break;
-            }
             found.blocks += 1;
-            let block = match Block::read(key.value(), value.value()) {
+            let block = match Block::read(key, value.value()) {
                 Ok(block) => block,
                 Err(error) => {
                     found.findings.push(error.to_string());

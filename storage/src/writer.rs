@@ -10,13 +10,13 @@ use cognilog_core::{Instant, Position, StreamId};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use redb::{Database, ReadableDatabase};
 
-use crate::block::BlockBuilder;
+use crate::block::{BlockBuilder, StoredBlocks};
 use crate::directory::{Head, StoreDirectory};
-use crate::error::{StoreError, used_id};
+use crate::error::{StoreError, contained, used_id};
 use crate::fold::{Condition, Decision, Folds, NewEvent, Receipt, Recorded, panic_message};
 use crate::index::{IndexedRecord, forget_keys, index_record};
 use crate::limits::Limits;
-use crate::projector::{BLOCKS, Loaded, ROWS, STANDING, Standing, apply_all, load};
+use crate::projector::{BLOCKS, Loaded, ROWS, STANDING, Standing, apply_all, check_store, load};
 use crate::record::Draft;
 use crate::rows::{Layered, RowMap, StoredRows};
 use crate::snapshot::{FoldPlace, FoldState, RecentEvent, Snapshot, StreamNames, View};
@@ -111,6 +111,8 @@ pub(crate) struct Writer {
     /// A job that ended the gathering of a batch and is next.
     taken: Option<Job>,
     rebuild_waiters: Vec<Done>,
+    /// Why a rebuild was given up, for those who wait for it.
+    rebuild_failed: Option<StoreError>,
 }
 
 /// One batch while it is decided.
@@ -135,7 +137,7 @@ impl Writer {
         queue: Receiver<Job>,
     ) -> Result<Writer, StoreError> {
         let (database, loaded) = open(&opener, directory.as_ref(), &folds, &limits, epoch, &names)?;
-        let overlay_events = loaded.snapshot.head.0 - loaded.standing.index_checkpoint;
+        let overlay_events = loaded.overlay_events();
         let mut writer = Writer {
             opener,
             directory,
@@ -155,6 +157,7 @@ impl Writer {
             several_waited: false,
             taken: None,
             rebuild_waiters: Vec::new(),
+            rebuild_failed: None,
         };
         writer.settle()?;
         Ok(writer)
@@ -163,13 +166,26 @@ impl Writer {
     /// Finishes a flush that a crash interrupted, in one commit, before anything else is written: two flushes under
     /// way at once could not be told apart. Plans the rebuild of projections whose rows cannot serve.
     fn settle(&mut self) -> Result<(), StoreError> {
+        let places = Arc::clone(&lock(&self.shared.published).folds);
         if self.standing.flush.is_some() {
+            for pointer in &mut self.standing.pointers {
+                let place = places.iter().find(|place| place.name == pointer.name);
+                if place.is_none_or(|place| matches!(place.state, FoldState::Rebuilding { .. })) {
+                    // Some of its rows are newer than its checkpoint and nobody brings the others up: they never
+                    // serve again.
+                    pointer.fingerprint = !pointer.fingerprint;
+                }
+            }
             self.begin_flush(usize::MAX)?;
             self.write_flush()?;
         }
-        let places = Arc::clone(&lock(&self.shared.published).folds);
         for place in places.iter() {
-            if let (FoldState::Rebuilding { done }, Some(pointer)) = (&place.state, self.standing.pointer(place.name)) {
+            let Some(pointer) = self.standing.pointer(place.name) else { continue };
+            let fold = self.folds.iter().find(|fold| fold.name() == place.name);
+            if fold.is_some_and(|fold| pointer.rebuilt_with != crate::fold::fingerprint(&**fold)) {
+                pointer.rebuilt_to = pointer.rebuilt_to.map(|_| 0);
+            }
+            if let FoldState::Rebuilding { done } = &place.state {
                 pointer.rebuilt_to.get_or_insert(*done);
             }
         }
@@ -186,7 +202,7 @@ impl Writer {
                     self.rebuild_turn();
                 }
                 NextJob::Take(Job::Flush(done)) => {
-                    let flushed = self.running().and_then(|()| self.flush_all());
+                    let flushed = self.running().and_then(|()| contained(|| self.flush_all()));
                     let flushed = flushed.map(|()| self.write_head(true));
                     self.stop_on_error(&flushed);
                     done(flushed);
@@ -195,12 +211,12 @@ impl Writer {
                     Ok(()) => self.rebuild_waiters.push(done),
                     Err(error) => done(Err(error)),
                 },
-                NextJob::Take(Job::Resume(done)) => done(self.resume()),
-                NextJob::Take(Job::Close(done)) => return done(self.close()),
+                NextJob::Take(Job::Resume(done)) => done(contained(|| self.resume())),
+                NextJob::Take(Job::Close(done)) => return done(contained(|| self.close())),
                 NextJob::Idle => self.background(),
                 NextJob::Gone => {
                     // Every handle is gone: nobody is left to be told how the close went.
-                    let _ = self.close();
+                    let _ = contained(|| self.close());
                     return;
                 }
             }
@@ -208,7 +224,9 @@ impl Writer {
     }
 
     fn has_background_work(&self) -> bool {
-        self.database.is_some() && (self.flush.is_some() || self.overlay_events > 0 || self.rebuilding().is_some())
+        self.running().is_ok()
+            && self.database.is_some()
+            && (self.flush.is_some() || self.overlay_events > 0 || self.rebuilding().is_some())
     }
 
     fn next_job(&mut self) -> NextJob {
@@ -216,7 +234,7 @@ impl Writer {
             return NextJob::Take(job);
         }
         if self.rebuilding().is_none() {
-            let result = self.running();
+            let result = self.running().and(self.rebuild_failed.take().map_or(Ok(()), Err));
             self.rebuild_waiters.drain(..).for_each(|done| done(result.clone()));
         }
         let wait = if self.rebuilding().is_some() {
@@ -235,7 +253,7 @@ impl Writer {
 
     fn rebuild_turn(&mut self) {
         if self.rebuilding().is_some() {
-            let worked = self.rebuild_step();
+            let worked = contained(|| self.rebuild_step());
             self.stop_on_error(&worked);
         }
     }
@@ -244,7 +262,7 @@ impl Writer {
         if self.rebuilding().is_some() {
             self.rebuild_turn();
         } else if self.has_background_work() {
-            let worked = self.flush_all();
+            let worked = contained(|| self.flush_all());
             self.stop_on_error(&worked);
         } else {
             self.write_head(true);
@@ -326,12 +344,15 @@ impl Writer {
             head: snapshot.head,
             next_stream: None,
         };
-        let mut answers: Vec<(Answer, Receipt)> = Vec::new();
+        let mut answers: Vec<(Answer, Result<Receipt, StoreError>)> = Vec::new();
         let mut submissions = submissions.into_iter();
         while let Some(mut submission) = submissions.next() {
-            match self.decide(&snapshot, &mut batch, &mut submission.decide) {
-                Ok(receipt) => answers.push((submission.answer, receipt)),
-                Err(Failure::Rejected(error)) => (submission.answer)(Err(error)),
+            let decided = contained(|| Ok(self.decide(&snapshot, &mut batch, &mut submission.decide)));
+            match decided.unwrap_or_else(|error| Err(Failure::Broken(error))) {
+                Ok(receipt) => answers.push((submission.answer, Ok(receipt))),
+                Err(Failure::Rejected(error)) if batch.recent.is_empty() => (submission.answer)(Err(error)),
+                // It may rest on an event of this batch, which is not on disk yet.
+                Err(Failure::Rejected(error)) => answers.push((submission.answer, Err(error))),
                 Err(Failure::Broken(error)) => {
                     // What was decided rests on rows that cannot be trusted: nothing of the batch is written.
                     self.stop(error.to_string());
@@ -343,21 +364,19 @@ impl Writer {
                 }
             }
         }
-        let committed = if batch.recent.is_empty() { Ok(()) } else { self.commit(&snapshot, batch) };
-        match committed {
-            Ok(()) => answers.into_iter().for_each(|(answer, receipt)| answer(Ok(receipt))),
-            Err(error) => {
-                let reason = error.to_string();
-                self.stop(reason.clone());
-                for (answer, receipt) in answers {
-                    // What was there before the batch is on disk whatever became of it.
-                    if receipt.repeated && receipt.events.iter().all(|event| event.position <= snapshot.head) {
-                        answer(Ok(receipt));
-                    } else {
-                        answer(Err(StoreError::OutcomeUnknown { reason: reason.clone() }));
-                    }
-                }
-            }
+        let committed = if batch.recent.is_empty() { Ok(()) } else { contained(|| self.commit(&snapshot, batch)) };
+        let Err(error) = committed else {
+            return answers.into_iter().for_each(|(answer, result)| answer(result));
+        };
+        let reason = error.to_string();
+        self.stop(reason.clone());
+        for (answer, result) in answers {
+            answer(match result {
+                // What was there before the batch is on disk whatever became of it.
+                Ok(receipt) if receipt.repeated && receipt.events.iter().all(|event| event.position <= snapshot.head) => Ok(receipt),
+                Ok(_) => Err(StoreError::OutcomeUnknown { reason: reason.clone() }),
+                Err(_) => Err(StoreError::WriterStopped { reason: reason.clone() }),
+            });
         }
     }
 
@@ -488,6 +507,7 @@ impl Writer {
                     recorded_at: (self.clock)(),
                     occurred_at: event.occurred_at,
                     event_id: event.event_id,
+                    imported: event.imported,
                     erased: false,
                 };
                 let recent = RecentEvent {
@@ -608,7 +628,7 @@ impl Writer {
     fn publish(&self, mut snapshot: Snapshot) -> Result<(), StoreError> {
         let database = self.database.as_ref().ok_or(StoreError::ReadOnly)?;
         let transaction = database.begin_read()?;
-        snapshot.blocks = Arc::new(transaction.open_table(BLOCKS)?);
+        snapshot.blocks = Arc::new(StoredBlocks { table: transaction.open_table(BLOCKS)? });
         snapshot.rows = Arc::new(StoredRows { table: transaction.open_table(ROWS)? });
         snapshot.standing = Arc::new(transaction.open_table(STANDING)?);
         let head = snapshot.head;
@@ -662,7 +682,7 @@ impl Writer {
     /// Writes every row now.
     fn flush_all(&mut self) -> Result<(), StoreError> {
         self.write_flush()?;
-        if self.overlay_events > 0 {
+        if !lock(&self.shared.published).overlay.active.is_empty() {
             self.begin_flush(self.limits.flush_slice_rows)?;
             self.write_flush()?;
         }
@@ -694,12 +714,12 @@ impl Writer {
         self.flush = None;
         if let Some(database) = self.database.take() {
             // A database that failed to write may fail to close; what counts is what can be read after reopening.
-            drop(database.close());
+            let _ = contained(|| Ok(database.close()?));
         }
         let (database, loaded) =
             open(&self.opener, self.directory.as_ref(), &self.folds, &self.limits, self.epoch, &self.names)?;
         self.database = Some(database);
-        self.overlay_events = loaded.snapshot.head.0 - loaded.standing.index_checkpoint;
+        self.overlay_events = loaded.overlay_events();
         self.overlay_bytes = 0;
         self.standing = loaded.standing;
         self.publish(loaded.snapshot)?;
@@ -748,10 +768,9 @@ impl Writer {
             return Err(StoreError::NoSuchProjection { name: name.clone() });
         }
         for name in known {
-            if names.is_empty() || names.iter().any(|wanted| wanted == name) {
-                if let Some(pointer) = self.standing.pointer(name) {
-                    pointer.rebuilt_to = Some(0);
-                }
+            let wanted = names.is_empty() || names.iter().any(|wanted| wanted == name);
+            if let Some(pointer) = self.standing.pointer(name).filter(|_| wanted) {
+                pointer.rebuilt_to = Some(0);
             }
         }
         Ok(())
@@ -840,8 +859,10 @@ fn open(
     names: &StreamNames,
 ) -> Result<(Database, Loaded), StoreError> {
     let database = opener()?;
-    make_tables(&database)?;
     let transaction = database.begin_read()?;
+    if let Some(directory) = directory {
+        check_store(&transaction, directory)?;
+    }
     let tail_events_max = limits.overlay_events_max * 4;
     let loaded = load(&transaction, folds, tail_events_max, epoch, Arc::clone(names))?;
     if let Some(directory) = directory {
@@ -851,7 +872,7 @@ fn open(
 }
 
 /// Makes all tables at once, so that no reader ever meets a database with some of them.
-pub(crate) fn make_tables(database: &Database) -> Result<(), StoreError> {
+pub(crate) fn make_tables(database: &Database, store_id: &str) -> Result<(), StoreError> {
     match database.begin_read()?.open_table(STANDING) {
         Ok(_) => return Ok(()),
         Err(redb::TableError::TableDoesNotExist(_)) => {}
@@ -860,7 +881,11 @@ pub(crate) fn make_tables(database: &Database) -> Result<(), StoreError> {
     let transaction = begin(database)?;
     transaction.open_table(BLOCKS)?;
     transaction.open_table(ROWS)?;
-    transaction.open_table(STANDING)?;
+    {
+        let mut table = transaction.open_table(STANDING)?;
+        let sealed = crate::rows::seal(crate::projector::STORE_KEY, store_id.as_bytes());
+        table.insert(crate::projector::STORE_KEY, sealed.as_slice())?;
+    }
     transaction.commit()?;
     Ok(())
 }
@@ -919,6 +944,14 @@ fn write_slice(
 ) -> Result<(), StoreError> {
     let last_key = slice.end.checked_sub(1).map(|last| flush.keys[last].to_vec());
     write_rows(transaction, flush.keys[slice].iter().map(|key| (key, flush.rows[key].as_ref())), standing)?;
+    for place in places {
+        if let Some(pointer) = standing.pointer(place.name) {
+            pointer.stopped = match place.state {
+                FoldState::Stopped { position, .. } => Some(position.0),
+                _ => None,
+            };
+        }
+    }
     match last_key.filter(|_| !flush.next.is_empty()) {
         Some(last_key) => standing.flush = Some(crate::projector::FlushStanding { to: flush.to.0, last_key }),
         None => move_checkpoints(standing, flush.to, places),
@@ -986,12 +1019,17 @@ mod rebuild {
     use redb::ReadableTable;
 
     use super::*;
-    use crate::fold::apply_fold;
+    use crate::rows::RowSource;
+    use crate::fold::{Fold, apply_fold, fingerprint};
 
     impl Writer {
         /// Folds the next events of the first projection that waits; flips it when it has reached the head.
         pub(super) fn rebuild_step(&mut self) -> Result<(), StoreError> {
             let Some(which) = self.rebuilding() else { return Ok(()) };
+            if self.standing.pointers[which].rebuilt_to == Some(0) {
+                // Rows in memory that belong to the slot, from when it served, would be written over the new ones.
+                self.flush_all()?;
+            }
             let snapshot = lock(&self.shared.published).clone();
             let mut standing = self.standing.clone();
             let pointer = standing.pointers[which].clone();
@@ -1008,35 +1046,26 @@ mod rebuild {
                 standing.pointers[which].tallies[idle] = Default::default();
             }
             let to = Position((done.0 + self.limits.rebuild_events as u64).min(snapshot.head.0));
-            let mut rows = RowMap::new();
-            let mut stopped = None;
-            snapshot.visit(done.next(), to, |event| {
-                let applied = event.with_view(|view| {
-                    let layered = Layered::new(vec![&rows], Some(&*snapshot.rows));
-                    apply_fold(&*fold, &layered, &[slot], view)
-                })??;
-                match applied {
-                    Ok(changes) => {
-                        rows.extend(changes);
-                        Ok(ControlFlow::Continue(()))
-                    }
-                    Err(message) => {
-                        stopped = Some((event.envelope().position, message));
-                        Ok(ControlFlow::Break(()))
-                    }
+            let Remade { rows, stopped } = match remake(&*fold, &snapshot, slot, done, to) {
+                Ok(remade) => remade,
+                Err(error @ (StoreError::Damaged { .. } | StoreError::Body { .. })) => {
+                    drop(transaction);
+                    return self.give_up(which, done, error);
                 }
-            })?;
+                Err(error) => return Err(error),
+            };
             write_rows(&transaction, rows.iter().map(|(key, row)| (key, row.as_ref())), &mut standing)?;
             let finished = to == snapshot.head || stopped.is_some();
             let pointer = &mut standing.pointers[which];
             if finished {
                 pointer.serving = idle;
                 pointer.version = fold.version();
-                pointer.fingerprint = crate::fold::fingerprint(&*fold);
+                pointer.fingerprint = fingerprint(&*fold);
                 pointer.checkpoint = stopped.as_ref().map_or(to.0, |(position, _)| position.0 - 1);
                 pointer.rebuilt_to = None;
             } else {
                 pointer.rebuilt_to = Some(to.0);
+                pointer.rebuilt_with = fingerprint(&*fold);
             }
             write_standing(&transaction, &standing)?;
             transaction.commit()?;
@@ -1047,6 +1076,17 @@ mod rebuild {
                 None => FoldState::Rebuilding { done: to.0 },
             };
             self.publish_place(fold.name(), finished.then_some(slot), state)
+        }
+
+        /// Leaves the rows that serve as they are: new ones cannot be made from a log that is damaged.
+        fn give_up(&mut self, which: usize, done: Position, error: StoreError) -> Result<(), StoreError> {
+            let pointer = &mut self.standing.pointers[which];
+            pointer.rebuilt_to = None;
+            let name = pointer.name.clone();
+            let message = format!("it cannot be rebuilt: {error}");
+            self.rebuild_failed = Some(error);
+            let state = FoldState::Stopped { position: done.next(), message };
+            self.publish_place(&name, None, state)
         }
 
         fn publish_place(&mut self, name: &str, slot: Option<u8>, state: FoldState) -> Result<(), StoreError> {
@@ -1066,6 +1106,41 @@ mod rebuild {
             snapshot.folds = Arc::new(places);
             self.publish(snapshot)
         }
+    }
+
+    /// Rows made of some events, and the event that the fold could not take.
+    struct Remade {
+        rows: RowMap,
+        stopped: Option<(Position, String)>,
+    }
+
+    fn remake(
+        fold: &dyn Fold,
+        snapshot: &Snapshot,
+        slot: u8,
+        done: Position,
+        to: Position,
+    ) -> Result<Remade, StoreError> {
+        let mut remade = Remade { rows: RowMap::new(), stopped: None };
+        // At the start the snapshot still sees the rows that the slot held when it last served.
+        let stored: Option<&dyn RowSource> = if done == Position::START { None } else { Some(&*snapshot.rows) };
+        snapshot.visit(done.next(), to, |event| {
+            let applied = event.with_view(|view| {
+                let layered = Layered::new(vec![&remade.rows], stored);
+                apply_fold(fold, &layered, &[slot], view)
+            })??;
+            match applied {
+                Ok(changes) => {
+                    remade.rows.extend(changes);
+                    Ok(ControlFlow::Continue(()))
+                }
+                Err(message) => {
+                    remade.stopped = Some((event.envelope().position, message));
+                    Ok(ControlFlow::Break(()))
+                }
+            }
+        })?;
+        Ok(remade)
     }
 
     fn clear_slot(transaction: &redb::WriteTransaction, slot: u8) -> Result<(), StoreError> {
