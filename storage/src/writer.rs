@@ -90,6 +90,18 @@ struct Flush {
     keys: Vec<crate::rows::Bytes>,
 }
 
+impl Flush {
+    /// The next slices as one, until they hold `rows` rows; one at least.
+    fn next_slices(&mut self, rows: usize) -> Option<std::ops::Range<usize>> {
+        let mut slices = self.next.pop_front()?;
+        while slices.len() < rows {
+            let Some(next) = self.next.pop_front() else { break };
+            slices.end = next.end;
+        }
+        Some(slices)
+    }
+}
+
 pub(crate) struct Writer {
     pub(crate) opener: Opener,
     pub(crate) directory: Option<StoreDirectory>,
@@ -588,7 +600,8 @@ impl Writer {
             });
         }
         let (blocks, chain) = builder.finish();
-        let slice = self.flush.as_mut().and_then(|flush| flush.next.pop_front());
+        // Twice as many rows as the batch adds, at least: so a flush ends however fast events come.
+        let slice = self.flush.as_mut().and_then(|flush| flush.next_slices(batch.rows.len() * 2));
         let mut standing = self.standing.clone();
         let database = self.database.as_ref().ok_or(StoreError::ReadOnly)?;
         let transaction = begin(database)?;
