@@ -182,8 +182,7 @@ impl Engine {
             Ok(file) => file,
             Err(reason) => return Ok(FileReport::new(path, FileOutcome::Failed { reason })),
         };
-        let named = file.trace_id.clone().or_else(|| trace_of_path(path));
-        let trace = match named.map(TraceId::new) {
+        let trace = match trace_of(path, &file).map(TraceId::new) {
             Some(Ok(trace)) => trace,
             Some(Err(error)) => {
                 return Ok(FileReport::new(path, FileOutcome::Failed { reason: error.to_string() }));
@@ -509,7 +508,10 @@ fn message_of(text: &str, options: &ImportOptions) -> Result<(String, NewEvent),
 }
 
 /// The files beneath a path, sorted; the path itself if it is a file.
-pub(crate) fn find_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
+///
+/// # Errors
+/// The path or a folder beneath it cannot be read.
+pub fn find_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let metadata = std::fs::metadata(path).map_err(|error| Error::io("look at", path, &error))?;
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -550,6 +552,18 @@ fn trace_of_path(path: &Path) -> Option<String> {
     }
     let absolute = std::path::absolute(path).ok()?;
     Some(absolute.parent()?.file_name()?.to_string_lossy().into_owned())
+}
+
+/// The trace a file belongs to: as it says, or after its name or folder.
+pub(crate) fn trace_of(path: &Path, file: &JsonFile) -> Option<String> {
+    file.trace_id.clone().or_else(|| trace_of_path(path))
+}
+
+/// A file's text and its parts, or why there are none.
+pub(crate) fn read_file(path: &Path) -> Result<(String, JsonFile), String> {
+    let text = read_text(path)?;
+    let file = JsonFile::read(&text).map_err(|error| error.to_string())?;
+    Ok((text, file))
 }
 
 /// A file's text, or why there is none.

@@ -42,17 +42,21 @@
 //! what each event changed; [`Engine::import`] takes a Python agent's files.
 
 mod append;
+mod compare;
 mod engine;
 mod error;
 mod import;
+mod json_files;
 mod locate;
 mod queries;
 mod replay;
 
 pub use append::{Append, AppendEvent};
+pub use compare::{ComparedFile, Comparison};
 pub use engine::{Engine, EngineOptions, Health};
 pub use error::Error;
-pub use import::{FileOutcome, FileReport, ImportOptions, OnFork};
+pub use import::{FileOutcome, FileReport, ImportOptions, OnFork, find_files};
+pub use json_files::{FileAction, FollowedFile, JsonFiles};
 pub use locate::{STORE_FOLDER, find_store};
 pub use queries::{
     At, PendingEvaluation, PendingExtraction, PendingReflection, PendingRule, TraceDetail, TraceSummary,
@@ -65,6 +69,6 @@ pub use cognilog_core::{
 pub use cognilog_projections::json_file::{FileFrame, JsonFile, Profile};
 pub use cognilog_projections::{Projection, evaluation_status, extraction_queue, reflection_checkpoints, traces};
 pub use cognilog_storage::{
-    Codec, Condition, FoldState, Followed, Head, Limits, Receipt, Recorded, Snapshot, Store, StoreError, StoreHealth,
-    StoredEvent, Subscription, Verification,
+    Codec, Condition, FoldState, Followed, Head, Limits, Receipt, Recorded, Snapshot, Store, StoreDirectory,
+    StoreError, StoreHealth, StoredEvent, Subscription, Verification,
 };

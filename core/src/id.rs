@@ -108,6 +108,38 @@ impl TraceId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The name of the folder that holds the trace's files: the id itself where every file system takes it as it is,
+    /// otherwise a readable start and a digest of the id. No two ids share a name, also where `A` and `a` are one file.
+    ///
+    /// ```
+    /// use cognilog_core::TraceId;
+    /// assert_eq!(TraceId::new("trace-1")?.folder_name(), "trace-1");
+    /// assert!(TraceId::new("../../x")?.folder_name().starts_with("x~"));
+    /// # Ok::<(), cognilog_core::id::NameError>(())
+    /// ```
+    #[must_use]
+    pub fn folder_name(&self) -> String {
+        let id = self.0.as_str();
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.@".contains(&byte);
+        let stem = id.split('.').next().unwrap_or_default();
+        let is_device = matches!(stem, "con" | "prn" | "aux" | "nul")
+            || (stem.len() == 4 && (stem.starts_with("com") || stem.starts_with("lpt")));
+        let edges = id.starts_with(['.', '-']) || id.ends_with('.');
+        if id.len() <= 120 && id.bytes().all(plain) && !is_device && !edges {
+            return id.to_owned();
+        }
+        let readable: String = id
+            .chars()
+            .map(|character| character.to_ascii_lowercase())
+            .filter(|character| {
+                character.is_ascii_lowercase() || character.is_ascii_digit() || "-_".contains(*character)
+            })
+            .take(60)
+            .collect();
+        let digest = blake3::hash(id.as_bytes()).to_hex();
+        format!("{}~{}", readable.trim_start_matches('-'), &digest[..16])
+    }
 }
 
 impl fmt::Display for TraceId {
@@ -265,6 +297,35 @@ mod tests {
         assert_eq!(TraceId::new(""), Err(NameError::TraceIdEmpty));
         assert!(TraceId::new("x".repeat(10_000)).is_ok());
         assert_eq!(TraceId::new("x".repeat(20_000)), Err(NameError::TraceIdTooLong { bytes: 20_000 }));
+    }
+
+    #[test]
+    fn folder_names_never_collide_or_leave() {
+        let check = |id: &str, expect: &str| {
+            let name = TraceId::new(id).map(|id| id.folder_name()).expect(id);
+            assert!(name.starts_with(expect), "{id}: {name}");
+            assert!(name.len() <= 120 && !name.contains(['/', '\\', '\0', '\n']) && !name.starts_with('.'), "{name}");
+            name
+        };
+        let names = [
+            check("trace-1", "trace-1"),
+            check("Trace-1", "trace-1~"),
+            check("a@sub-1.2", "a@sub-1.2"),
+            check("..", "~"),
+            check("../../x", "x~"),
+            check("a/b", "ab~"),
+            check("con", "con~"),
+            check("con.txt", "contxt~"),
+            check("x y", "xy~"),
+            check("🧠", "~"),
+            check("知识", "~"),
+            check("x\ny", "xy~"),
+            check(&"x".repeat(2_200), "xxxx"),
+            check(&"x".repeat(2_201), "xxxx"),
+            check("-rf", "rf~"),
+        ];
+        let distinct: std::collections::BTreeSet<String> = names.iter().map(|name| name.to_lowercase()).collect();
+        assert_eq!(distinct.len(), names.len());
     }
 
     #[test]

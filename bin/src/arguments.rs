@@ -1,0 +1,289 @@
+//! The command line: verbs and their flags.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// The flight recorder of an LLM agent's cognition.
+///
+/// One append-only log holds what an agent asked, what it was told, what that was worth and what it learned; everything
+/// else is a fold of it. stdout is data, stderr is everything else. Exit codes: 0 fine, 1 failed, 2 usage, 3 data
+/// damaged, 4 busy or conflict (try again).
+#[derive(Debug, Parser)]
+#[command(name = "cognilog", version, propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// The store; without it $COGNILOG_STORE, else the nearest .cognilog folder upward
+    #[arg(long, global = true, value_name = "DIR", env = "COGNILOG_STORE")]
+    pub(crate) store: Option<PathBuf>,
+    /// Print JSON: one array from verbs that list, one object a line from verbs that stream
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// How long to wait for another writer, such as 10s, 500ms or 0
+    #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) wait: Option<std::time::Duration>,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Make an empty store
+    Init,
+    /// Import cognition_log.json files or a whole .trace tree; nothing is written into it
+    Import(ImportArguments),
+    /// Append events, one JSON object a line on stdin; a receipt line for each once it is on disk
+    Append(AppendArguments),
+    /// Print a trace's cognition_log.json, now or as it was
+    Export(ExportArguments),
+    /// List the traces
+    Traces,
+    /// Show a trace (or trace:ID) or an extraction (ext:ID)
+    Show {
+        /// A trace id, trace:ID or ext:ID
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// List what waits: evaluations, extractions, reflections
+    Pending(PendingArguments),
+    /// Step through a trace: each event with what it changed
+    Replay(ReplayArguments),
+    /// Print the log, event by event
+    Log(LogArguments),
+    /// Count events and bytes by kind and trace
+    Stats,
+    /// Compare files with their exports; exit 1 where one differs
+    Compare {
+        /// A folder with cognition_log.json files
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Check everything that is stored: positions, chain, checksums, digests, rows
+    Verify {
+        /// A head that was kept elsewhere, as `cognilog head` prints it
+        #[arg(long, value_name = "HEAD")]
+        expect: Option<String>,
+    },
+    /// Print the head: epoch, last position and the hash of the chain
+    Head,
+    /// Tell how the store fares; exit 1 when it is not well
+    Status,
+    /// Make projections again from the log
+    Rebuild {
+        /// Projections; all without any
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Print each setting and where it comes from
+    Config {
+        /// Print an example cognilog.toml with every key
+        #[arg(long)]
+        example: bool,
+    },
+    /// Go through what works, step by step, on a fresh store
+    Demo {
+        /// Where to make the store; a temporary folder without it
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
+    /// Print a completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArguments {
+    /// Files or folders
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// What to do with a file that went another way than the log
+    #[arg(long, value_enum, default_value = "refuse")]
+    pub(crate) on_fork: ForkChoice,
+    /// The zone of times without one, such as +08:00 or Asia/Shanghai; UTC without it
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) tz: Option<String>,
+    /// A file of messages of the one trace that is imported, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) messages: Option<PathBuf>,
+    /// The identity whose memory the traces share
+    #[arg(long)]
+    pub(crate) identity: Option<String>,
+    /// The kind of agent of the traces
+    #[arg(long)]
+    pub(crate) agent_type: Option<String>,
+    /// The owner of the traces
+    #[arg(long)]
+    pub(crate) owner: Option<String>,
+    /// Go on: import what changes in the folders until the program is stopped
+    #[arg(long, conflicts_with = "messages")]
+    pub(crate) watch: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ForkChoice {
+    /// Import nothing of it and say where it differs
+    Refuse,
+    /// Append its events from the fork on
+    Append,
+    /// Import it as a trace of its own
+    NewTrace,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AppendArguments {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: String,
+    /// Record all lines together or none, and remember this key: a retry adds nothing
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// Append only if the trace's last event is at this position (0: it has none); records all lines together
+    #[arg(long, value_name = "POSITION")]
+    pub(crate) expect_position: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArguments {
+    /// The trace
+    #[arg(value_name = "TRACE", required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) trace: Option<String>,
+    /// The file to write, whole or not at all; stdout without it
+    #[arg(short, long, value_name = "FILE", conflicts_with = "all")]
+    pub(crate) output: Option<PathBuf>,
+    /// As of the last position before the first query or message with a higher sequence
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with_all = ["at_position", "all"])]
+    pub(crate) at_sequence: Option<i64>,
+    /// As of this position of the log
+    #[arg(long, value_name = "P", conflicts_with = "all")]
+    pub(crate) at_position: Option<u64>,
+    /// For whom
+    #[arg(long, value_enum, default_value = "native")]
+    pub(crate) profile: ProfileChoice,
+    /// Write every trace to DIR/{trace}/cognition_log.json
+    #[arg(long, value_name = "DIR")]
+    pub(crate) all: Option<PathBuf>,
+    /// Go on: keep the files of --all up to date until the program is stopped
+    #[arg(long, requires = "all")]
+    pub(crate) follow: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ProfileChoice {
+    /// As it is in the log
+    Native,
+    /// For the old Python readers: withdrawals as discards, keys of ours under "cognilog"
+    Python,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PendingArguments {
+    /// What
+    #[arg(value_enum)]
+    pub(crate) what: PendingChoice,
+    /// One trace only
+    #[arg(long)]
+    pub(crate) trace: Option<String>,
+    /// List all of them; without it at most 100 are shown to people (JSON is always whole)
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Which rule says that a query is pending
+    #[arg(long, value_enum, default_value = "per-source")]
+    pub(crate) rule: RuleChoice,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PendingChoice {
+    /// Queries with sources that nobody judged
+    Evaluations,
+    /// Extractions that wait for a person
+    Extractions,
+    /// Traces with more than their reflections have read
+    Reflections,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum RuleChoice {
+    /// Any source without an assessment
+    PerSource,
+    /// No evaluation event, as the documents have it
+    Document,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArguments {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: String,
+    /// Stop before the first query or message with a higher sequence
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) until: Option<i64>,
+    /// One event at a time: Enter or n forward, b back, a number jumps, s shows the state, q ends
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) step: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArguments {
+    /// One object a line with everything of each event; as --json
+    #[arg(long)]
+    pub(crate) ndjson: bool,
+    /// Go on with what is appended
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// One trace only
+    #[arg(long)]
+    pub(crate) trace: Option<String>,
+    /// One kind only
+    #[arg(long = "type", value_name = "KIND")]
+    pub(crate) kind: Option<String>,
+    /// From this position on
+    #[arg(long, value_name = "P", default_value = "1")]
+    pub(crate) from: u64,
+    /// At most this many
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// The last so many only
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    pub(crate) last: Option<u64>,
+}
+
+fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    let wrong = || format!("{text:?} is no time: write 10s, 500ms, 2m or 0");
+    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..end].parse().map_err(|_| wrong())?;
+    match &text[end..] {
+        "ms" => Ok(std::time::Duration::from_millis(number)),
+        "s" | "" => Ok(std::time::Duration::from_secs(number)),
+        "m" => Ok(std::time::Duration::from_secs(number.saturating_mul(60))),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn durations() {
+        let check = |text: &str, expect: Option<u64>| {
+            assert_eq!(parse_duration(text).ok().map(|time| time.as_millis() as u64), expect, "{text}");
+        };
+        check("10s", Some(10_000));
+        check("500ms", Some(500));
+        check("0", Some(0));
+        check("2m", Some(120_000));
+        check("", None);
+        check("s", None);
+        check("-1s", None);
+        check("1h", None);
+    }
+}

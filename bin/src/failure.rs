@@ -1,0 +1,89 @@
+//! How a verb fails: exit code, stable error code, message and hint.
+
+use std::io;
+use std::path::Path;
+
+/// A failure of a verb.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: u8,
+    code: String,
+    message: String,
+    hint: Option<String>,
+    broken_pipe: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: u8, code: &str, message: impl Into<String>) -> Failure {
+        Failure { exit, code: code.to_owned(), message: message.into(), hint: None, broken_pipe: false }
+    }
+
+    /// Wrong use of the command line.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(2, "usage", message)
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Failure {
+        Failure::new(1, "io_error", format!("{action} {}: {error}", path.display()))
+    }
+
+    /// Puts the place in front of the message.
+    pub(crate) fn at(mut self, place: &str) -> Failure {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        self.broken_pipe
+    }
+
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.exit
+    }
+
+    /// Says on stderr what failed and what to do.
+    pub(crate) fn report(&self, json: bool) {
+        if json {
+            let error = serde_json::json!({ "code": self.code, "message": self.message, "hint": self.hint });
+            eprintln!("{}", serde_json::json!({ "error": error }));
+            return;
+        }
+        eprintln!("error: {}", crate::output::printable(&self.message, 4_000));
+        if let Some(hint) = &self.hint {
+            eprintln!("hint: {hint}");
+        }
+    }
+}
+
+impl From<cognilog::Error> for Failure {
+    fn from(error: cognilog::Error) -> Failure {
+        let code = error.code();
+        let exit = match code {
+            "data_damaged" | "head_mismatch" | "event_unreadable" => 3,
+            "busy" | "store_locked" | "conflict" | "idempotency_conflict" => 4,
+            _ => 1,
+        };
+        let mut failure = Failure::new(exit, code, error.to_string());
+        failure.hint = error.hint().map(str::to_owned);
+        failure
+    }
+}
+
+impl From<cognilog::StoreError> for Failure {
+    fn from(error: cognilog::StoreError) -> Failure {
+        cognilog::Error::from(error).into()
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        let mut failure = Failure::new(1, "io_error", format!("writing the output: {error}"));
+        failure.broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        failure
+    }
+}

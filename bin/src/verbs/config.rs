@@ -1,0 +1,238 @@
+//! `config`: settings from flags, the environment, `cognilog.toml` in the store, and the user's own file.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::Place;
+use crate::failure::Failure;
+use crate::output::{Output, printable};
+
+/// The settings' file name, in the store directory and in the user's configuration folder.
+const FILE: &str = "cognilog.toml";
+
+/// Every key of the file with its meaning and an example; the example file and the check of keys are made from it.
+const KEYS: [(&str, &str, &str, &str); 6] = [
+    ("log", "wait_seconds", "10", "Seconds to wait for another writer before exit code 4."),
+    ("import", "time_zone", "\"Asia/Shanghai\"", "The zone of times without one; UTC when it is not set."),
+    ("import", "identity", "\"researcher\"", "The identity whose memory imported traces share."),
+    ("import", "agent_type", "\"research\"", "The kind of agent of imported traces."),
+    ("import", "owner", "\"team-a\"", "The owner of imported traces."),
+    ("json_files", "folder", "\"/path/to/.trace\"", "Where `export --all --follow` keeps cognition_log.json files."),
+];
+
+#[derive(Debug, Default, Deserialize)]
+struct File {
+    #[serde(default)]
+    log: LogSection,
+    #[serde(default)]
+    import: ImportSection,
+    #[serde(default)]
+    json_files: JsonFilesSection,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct LogSection {
+    wait_seconds: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ImportSection {
+    time_zone: Option<String>,
+    identity: Option<String>,
+    agent_type: Option<String>,
+    owner: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct JsonFilesSection {
+    folder: Option<PathBuf>,
+}
+
+/// The settings that hold, each with where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) wait: Duration,
+    pub(crate) time_zone: Option<String>,
+    pub(crate) identity: Option<String>,
+    pub(crate) agent_type: Option<String>,
+    pub(crate) owner: Option<String>,
+    pub(crate) folder: Option<PathBuf>,
+    origins: Vec<(&'static str, String, String)>,
+}
+
+impl Settings {
+    /// Reads the files that are there. A flag wins over the environment, that over the store's file, that over the user's.
+    pub(crate) fn load(store: Option<&Path>, wait: Option<Duration>) -> Result<Settings, Failure> {
+        let mut settings = Settings {
+            wait: Duration::from_secs(10),
+            time_zone: None,
+            identity: None,
+            agent_type: None,
+            owner: None,
+            folder: None,
+            origins: Vec::new(),
+        };
+        let mut origins: Vec<(&'static str, String, String)> = KEYS
+            .iter()
+            .map(|(section, key, ..)| (leaked(section, key), "-".to_owned(), "default".to_owned()))
+            .collect();
+        origins[0].1 = "10".to_owned();
+        for path in
+            [user_folder().map(|folder| folder.join(FILE)), store.map(|store| store.join(FILE))].into_iter().flatten()
+        {
+            let Some(file) = read(&path)? else { continue };
+            let origin = path.display().to_string();
+            let mut take = |index: usize, value: Option<String>| {
+                if let Some(value) = value {
+                    origins[index].1 = value;
+                    origins[index].2.clone_from(&origin);
+                }
+            };
+            take(0, file.log.wait_seconds.map(|seconds| seconds.to_string()));
+            take(1, file.import.time_zone.clone());
+            take(2, file.import.identity.clone());
+            take(3, file.import.agent_type.clone());
+            take(4, file.import.owner.clone());
+            take(5, file.json_files.folder.as_ref().map(|folder| folder.display().to_string()));
+            settings.wait = file.log.wait_seconds.map_or(settings.wait, Duration::from_secs);
+            settings.time_zone = file.import.time_zone.or(settings.time_zone);
+            settings.identity = file.import.identity.or(settings.identity);
+            settings.agent_type = file.import.agent_type.or(settings.agent_type);
+            settings.owner = file.import.owner.or(settings.owner);
+            settings.folder = file.json_files.folder.or(settings.folder);
+        }
+        if let Some(wait) = wait {
+            settings.wait = wait;
+            origins[0].1 = format!("{}", wait.as_secs_f64());
+            origins[0].2 = "--wait".to_owned();
+        }
+        settings.origins = origins;
+        Ok(settings)
+    }
+}
+
+fn leaked(section: &str, key: &str) -> &'static str {
+    // The keys are a constant table: their joined names are made once a run.
+    Box::leak(format!("{section}.{key}").into_boxed_str())
+}
+
+fn user_folder() -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+    Some(std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home)?.join("cognilog"))
+}
+
+fn read(path: &Path) -> Result<Option<File>, Failure> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(Failure::io("read", path, &error)),
+    };
+    let wrong = |message: String| Failure::new(2, "bad_configuration", format!("{}: {message}", path.display()));
+    let table: toml::Table = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    for (section, value) in &table {
+        let Some(keys) = value.as_table() else { return Err(wrong(format!("`{section}` is no section"))) };
+        if !KEYS.iter().any(|(known, ..)| known == section) {
+            let nearest = nearest(section, KEYS.iter().map(|(section, ..)| *section));
+            return Err(wrong(format!("there is no section [{section}]; the nearest is [{nearest}]")));
+        }
+        for key in keys.keys() {
+            if !KEYS.iter().any(|(known, known_key, ..)| known == section && known_key == key) {
+                let keys = KEYS.iter().filter(|(known, ..)| known == section).map(|(_, key, ..)| *key);
+                return Err(wrong(format!("[{section}] has no key `{key}`; the nearest is `{}`", nearest(key, keys))));
+            }
+        }
+    }
+    toml::from_str(&text).map(Some).map_err(|error| wrong(error.to_string()))
+}
+
+/// The name with the fewest edits from `wanted`.
+fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> &'n str {
+    names.min_by_key(|name| edits(wanted, name)).unwrap_or_default()
+}
+
+/// Edits between two words (Levenshtein 1966), by rows.
+fn edits(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (index, character) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, other) in right.iter().enumerate() {
+            let replaced = diagonal + usize::from(character != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}
+
+pub(crate) fn run(place: &Place, example: bool, output: &mut Output) -> Result<u8, Failure> {
+    if example {
+        output.raw(&example_file())?;
+        return Ok(0);
+    }
+    if output.json {
+        let rows: Vec<_> = place
+            .settings
+            .origins
+            .iter()
+            .map(|(key, value, origin)| serde_json::json!({ "key": key, "value": value, "origin": origin }))
+            .collect();
+        output.array(&rows)?;
+        return Ok(0);
+    }
+    for (key, value, origin) in &place.settings.origins {
+        output.line(&format!("{key:<22} {:<24} {origin}", printable(value, 80)))?;
+    }
+    Ok(0)
+}
+
+fn example_file() -> String {
+    let mut text =
+        "# Settings of cognilog: put this file into the store directory, or into ~/.config/cognilog.\n".to_owned();
+    let mut last = "";
+    for (section, key, value, meaning) in KEYS {
+        if section != last {
+            text.push_str(&format!("\n[{section}]\n"));
+            last = section;
+        }
+        text.push_str(&format!("# {meaning}\n{key} = {value}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_read_and_has_every_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, example_file()).expect("written");
+        let file = read(&path).expect("valid").expect("there");
+        assert_eq!(file.log.wait_seconds, Some(10));
+        assert!(file.import.time_zone.is_some() && file.import.identity.is_some() && file.import.agent_type.is_some());
+        assert!(file.import.owner.is_some() && file.json_files.folder.is_some());
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_with_the_nearest_name() {
+        let check = |text: &str, expect: &str| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join(FILE);
+            std::fs::write(&path, text).expect("written");
+            let error = format!("{:?}", read(&path).expect_err(text));
+            assert!(error.contains(expect), "{text}: {error}");
+        };
+        check("[log]\nwait_second = 3\n", "`wait_seconds`");
+        check("[imports]\nowner = \"x\"\n", "[import]");
+        check("owner = \"x\"\n", "no section");
+        check("[log\n", "bad_configuration");
+        check("[log]\nwait_seconds = \"x\"\n", "bad_configuration");
+    }
+}

@@ -1,0 +1,111 @@
+//! `demo`: what works, step by step, on a fresh store and without a network.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use cognilog::event::{Assessment, Evaluation, EvaluationStatus};
+use cognilog::{At, Engine, ImportOptions, TraceId};
+
+use super::Place;
+use crate::failure::Failure;
+use crate::output::{Output, printable};
+
+/// A log as a Python agent leaves it, with one query half evaluated and two extractions, one of them reviewed.
+const LOG: &str = include_str!("demo_cognition_log.json");
+
+pub(crate) fn run(_: &Place, folder: Option<&Path>, output: &mut Output) -> Result<u8, Failure> {
+    let named = folder;
+    let temporary;
+    let folder = match named {
+        Some(folder) => folder,
+        None => {
+            temporary = tempfile::tempdir().map_err(|error| Failure::io("create", &std::env::temp_dir(), &error))?;
+            temporary.path()
+        }
+    };
+    let source = folder.join("trace").join("demo-trace").join("cognition_log.json");
+    let parent = source.parent().unwrap_or(folder);
+    std::fs::create_dir_all(parent).map_err(|error| Failure::io("create", parent, &error))?;
+    std::fs::write(&source, LOG).map_err(|error| Failure::io("write", &source, &error))?;
+    let store = folder.join("store");
+    let engine = Engine::create(&store)?;
+    let trace = TraceId::new("demo-trace").map_err(cognilog::Error::from)?;
+    let check = |holds: bool, what: &str| {
+        if holds { Ok(()) } else { Err(Failure::new(1, "demo_failed", format!("the demo expected that {what}"))) }
+    };
+
+    step(output, 1, "import", "a Python agent's cognition_log.json becomes events of an append-only log")?;
+    let reports = engine.import(parent, &ImportOptions::default())?;
+    for report in &reports {
+        let name = report.path.file_name().unwrap_or_default().to_string_lossy();
+        output.line(&format!("   {name}: {} events added", report.added))?;
+    }
+
+    step(output, 2, "pending", "sources that nobody judged yet; a half-evaluated query still counts")?;
+    let pending = engine.pending_evaluations(None)?;
+    for item in &pending {
+        let missing = item.missing_source_ids.join(", ");
+        output.line(&format!("   query {}: {} - missing {missing}", item.query_sequence.unwrap_or(0), item.query))?;
+    }
+    check(pending.len() == 1, "one query is pending")?;
+
+    step(output, 3, "append", "the missing judgement; the call returns once it is on disk")?;
+    let evaluation = Evaluation {
+        query_sequence: pending[0].query_sequence.unwrap_or(0),
+        trigger: Some("task_completion".to_owned()),
+        assessments: vec![Assessment {
+            source_id: pending[0].missing_source_ids[0].clone(),
+            status: EvaluationStatus::HARMFUL,
+            reason: Some("the advice was out of date".to_owned()),
+        }],
+        ..Evaluation::default()
+    };
+    let receipt = engine.append(&trace, [evaluation])?;
+    output.line(&format!("   recorded at position {}", receipt.events[0].position))?;
+    check(engine.pending_evaluations(None)?.is_empty(), "nothing is pending any more")?;
+
+    step(output, 4, "review queue", "extractions wait for a person; nothing becomes knowledge by itself")?;
+    for item in engine.extractions(None)? {
+        let text = printable(&item.extraction.current.content, 70);
+        output.line(&format!("   {} {}: {text}", item.extraction.extraction_id, item.extraction.state))?;
+    }
+
+    step(output, 5, "replay", "each event with what it changed, for debugging")?;
+    let mut lines = Vec::new();
+    engine.replay(&trace, At::Head, |step| {
+        let changed: Vec<String> =
+            step.changes.iter().map(|change| format!("{}/{}", change.projection, change.key)).collect();
+        lines.push(format!("   {:>2} {:<20} changed {}", step.position, step.kind.as_str(), changed.join(", ")));
+        ControlFlow::Continue(())
+    })?;
+    lines.iter().try_for_each(|line| output.line(line))?;
+
+    step(output, 6, "as of", "the same trace as it was before the new judgement")?;
+    let before = engine.export_at(
+        &trace,
+        At::Position(cognilog::Position(receipt.events[0].position.0 - 1)),
+        Default::default(),
+    )?;
+    check(before == LOG, "the export as of then is the file that was imported, byte for byte")?;
+    output.line("   identical bytes to the file that was imported")?;
+
+    step(output, 7, "export", "the old readers get the very same file, with the new event in it")?;
+    let exported = engine.export(&trace)?;
+    let tail: Vec<&str> = exported.lines().rev().take(14).collect();
+    tail.iter().rev().try_for_each(|line| output.line(&format!("   {}", printable(line, 100))))?;
+
+    step(output, 8, "verify", "positions, hash chain, checksums, digests, rows")?;
+    engine.store().flush()?;
+    let found = engine.verify()?;
+    check(found.findings.is_empty(), "the store verifies")?;
+    output.line(&format!("   {} events, {} rows: all as it was recorded", found.events, found.rows))?;
+    engine.close()?;
+    if named.is_some() {
+        eprintln!("the store is at {}: try `cognilog --store {} status`", store.display(), store.display());
+    }
+    Ok(0)
+}
+
+fn step(output: &mut Output, number: usize, name: &str, what: &str) -> Result<(), Failure> {
+    output.line(&format!("{number}. {name}: {what}"))
+}

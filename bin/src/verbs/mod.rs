@@ -1,0 +1,129 @@
+//! The verbs, one file each, and how a verb finds and opens its store.
+
+mod append;
+mod compare;
+mod config;
+mod demo;
+mod export;
+mod import;
+mod log;
+mod pending;
+mod replay;
+mod shell;
+mod show;
+mod stats;
+mod traces;
+mod trust;
+
+use std::path::{Path, PathBuf};
+
+use cognilog::{Engine, EngineOptions, STORE_FOLDER, StoreError, find_store};
+
+use crate::arguments::{Arguments, Verb};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Runs the verb that was asked for and gives its exit code.
+pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Failure> {
+    let place = Place::of(arguments)?;
+    match &arguments.verb {
+        Verb::Init => trust::init(&place, output),
+        Verb::Import(import) => import::run(&place, import, output),
+        Verb::Append(append) => append::run(&place, append, output),
+        Verb::Export(export) => export::run(&place, export, output),
+        Verb::Traces => traces::run(&place, output),
+        Verb::Show { id } => show::run(&place, id, output),
+        Verb::Pending(pending) => pending::run(&place, pending, output),
+        Verb::Replay(replay) => replay::run(&place, replay, output),
+        Verb::Log(log) => log::run(&place, log, output),
+        Verb::Stats => stats::run(&place, output),
+        Verb::Compare { folder } => compare::run(&place, folder, output),
+        Verb::Verify { expect } => trust::verify(&place, expect.as_deref(), output),
+        Verb::Head => trust::head(&place, output),
+        Verb::Status => trust::status(&place, output),
+        Verb::Rebuild { names } => trust::rebuild(&place, names, output),
+        Verb::Config { example } => config::run(&place, *example, output),
+        Verb::Demo { folder } => demo::run(&place, folder.as_deref(), output),
+        Verb::Completions { shell } => shell::completions(*shell, output),
+        Verb::Man => shell::man(output),
+    }
+}
+
+/// Where the store is, and how it is opened.
+pub(crate) struct Place {
+    named: Option<PathBuf>,
+    pub(crate) settings: config::Settings,
+}
+
+impl Place {
+    fn of(arguments: &Arguments) -> Result<Place, Failure> {
+        let named = arguments.store.clone();
+        let path = named.clone().or_else(|| current_folder().ok().and_then(|folder| find_store(&folder)));
+        let settings = config::Settings::load(path.as_deref(), arguments.wait)?;
+        Ok(Place { named, settings })
+    }
+
+    /// The store that is there.
+    pub(crate) fn existing(&self) -> Result<PathBuf, Failure> {
+        if let Some(named) = &self.named {
+            return Ok(named.clone());
+        }
+        find_store(&current_folder()?).ok_or_else(|| {
+            let message = format!("no store: neither --store nor $COGNILOG_STORE, and no {STORE_FOLDER} here or above");
+            Failure::new(1, "store_not_found", message)
+                .with_hint("make one with `cognilog init` or `cognilog import PATH`, or name it with --store")
+        })
+    }
+
+    fn to_create(&self) -> Result<PathBuf, Failure> {
+        match &self.named {
+            Some(named) => Ok(named.clone()),
+            None => Ok(current_folder()?.join(STORE_FOLDER)),
+        }
+    }
+
+    pub(crate) fn options(&self) -> EngineOptions {
+        let mut options = EngineOptions::default();
+        options.wait = self.settings.wait;
+        options
+    }
+
+    /// Opens the store for reading.
+    pub(crate) fn read(&self) -> Result<Engine, Failure> {
+        Ok(Engine::open_reader_with(&self.existing()?, self.options())?)
+    }
+
+    /// Opens the store for writing.
+    pub(crate) fn write(&self) -> Result<Engine, Failure> {
+        Ok(Engine::open_with(&self.existing()?, self.options())?)
+    }
+
+    /// Opens the store for writing, making it if there is none, and says so.
+    pub(crate) fn write_or_create(&self) -> Result<Engine, Failure> {
+        let path = self.existing().or_else(|_| self.to_create())?;
+        match Engine::open_with(&path, self.options()) {
+            Err(cognilog::Error::Store(StoreError::NotFound { .. })) => {}
+            opened => return Ok(opened?),
+        }
+        self.create(&path)?;
+        Ok(Engine::open_with(&path, self.options())?)
+    }
+
+    /// Makes a store; one that another process made meanwhile is as good.
+    pub(crate) fn create(&self, path: &Path) -> Result<(), Failure> {
+        match cognilog::Store::create(path, &self.options().limits) {
+            Ok(()) => {
+                eprintln!("made a store at {}", path.display());
+                Ok(())
+            }
+            Err(StoreError::AlreadyExists { .. }) => Ok(()),
+            // Two processes that make one store at once: the second finds the first one's in its way.
+            Err(_) if path.join("MANIFEST.json").is_file() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn current_folder() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|error| Failure::io("look at", Path::new("."), &error))
+}

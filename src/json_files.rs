@@ -1,0 +1,243 @@
+//! The follower that keeps `{folder}/{trace}/cognition_log.json` up to date for the old readers.
+//!
+//! Each file is written whole or not at all, at most once in a while, and only over what the follower itself wrote last
+//! or what the log holds already: a file that somebody else changed is imported first, and on a fork left alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant as Moment};
+
+use cognilog_core::{Position, TraceId};
+use cognilog_projections::json_file::Profile;
+use cognilog_storage::Followed;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::import::{FileOutcome, ImportOptions, read_text};
+use crate::queries::At;
+
+/// A file is written at most once in this time, or in this many times as long as it last took to write.
+const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL_TIMES_WRITE: u32 = 20;
+/// Where the follower keeps how far it has come.
+const STATE: &str = ".cognilog-files.json";
+
+/// What the follower did with one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FollowedFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The trace.
+    pub trace_id: String,
+    /// What was done.
+    pub action: FileAction,
+}
+
+/// What the follower did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FileAction {
+    /// The file was written.
+    Written,
+    /// Somebody else had added to the file: that was imported, then the file written.
+    ImportedAndWritten {
+        /// Events that were added to the log.
+        added: usize,
+    },
+    /// The file went another way than the log and is left alone.
+    Forked {
+        /// The first event that differs, from 0.
+        index: usize,
+    },
+    /// The file cannot be read or written; it is left alone.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for FollowedFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.action {
+            FileAction::Written => write!(formatter, "wrote {path}"),
+            FileAction::ImportedAndWritten { added } => {
+                write!(formatter, "imported {added} events of {path}, wrote it")
+            }
+            FileAction::Forked { index } => write!(formatter, "left {path} alone: its event {index} is not the log's"),
+            FileAction::Failed { reason } => write!(formatter, "left {path} alone: {reason}"),
+        }
+    }
+}
+
+/// How far the follower has come: every trace event up to the position is in its file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct State {
+    epoch: u64,
+    position: u64,
+}
+
+struct FileState {
+    /// The text that was last written or seen equal.
+    written: Option<String>,
+    not_before: Moment,
+}
+
+/// Keeps the files of a folder up to date. It works while [`JsonFiles::step`] is called.
+pub struct JsonFiles<'e> {
+    engine: &'e Engine,
+    folder: PathBuf,
+    next: Position,
+    dirty: BTreeSet<String>,
+    files: BTreeMap<String, FileState>,
+}
+
+impl Engine {
+    /// A follower that writes the traces' files into a folder, going on from where the last one there stopped.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn json_files(&self, folder: &Path) -> Result<JsonFiles<'_>, Error> {
+        std::fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, &error))?;
+        let state = std::fs::read_to_string(folder.join(STATE)).ok();
+        let state: State = state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        // Positions of another epoch mean nothing here: everything is looked at again.
+        let position = if state.epoch == self.store().epoch() { state.position } else { 0 };
+        Ok(JsonFiles {
+            engine: self,
+            folder: folder.to_owned(),
+            next: Position(position.min(self.snapshot()?.head().0)),
+            dirty: BTreeSet::new(),
+            files: BTreeMap::new(),
+        })
+    }
+}
+
+impl JsonFiles<'_> {
+    /// Takes in what was appended, waiting up to `timeout` for it, and writes the files that are due.
+    ///
+    /// # Errors
+    /// The store fails. What is wrong with a file is in its report.
+    pub fn step(&mut self, timeout: Duration) -> Result<Vec<FollowedFile>, Error> {
+        let mut subscription = self.engine.subscribe(self.next);
+        let waiting = if self.dirty.is_empty() { timeout } else { timeout.min(Duration::from_millis(50)) };
+        let mut wait = waiting;
+        loop {
+            match subscription.next(wait)? {
+                Some(Followed::Event(event)) => {
+                    self.next = event.envelope.position;
+                    if let Some(trace) = event.stream.as_trace() {
+                        self.dirty.insert(trace.to_string());
+                    }
+                    wait = Duration::ZERO;
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        self.write_due(false)
+    }
+
+    /// Writes every file that is behind, now.
+    ///
+    /// # Errors
+    /// As [`JsonFiles::step`].
+    pub fn flush(&mut self) -> Result<Vec<FollowedFile>, Error> {
+        let mut reports = self.step(Duration::ZERO)?;
+        reports.extend(self.write_due(true)?);
+        Ok(reports)
+    }
+
+    fn write_due(&mut self, all: bool) -> Result<Vec<FollowedFile>, Error> {
+        let now = Moment::now();
+        let due: Vec<String> = self
+            .dirty
+            .iter()
+            .filter(|trace| all || self.files.get(*trace).is_none_or(|file| file.not_before <= now))
+            .cloned()
+            .collect();
+        let mut reports = Vec::new();
+        for name in due {
+            self.dirty.remove(&name);
+            let trace = TraceId::new(name.clone())?;
+            let path = self.folder.join(trace.folder_name()).join("cognition_log.json");
+            let began = Moment::now();
+            let action = self.write(&trace, &path)?;
+            let took = began.elapsed();
+            let not_before = Moment::now() + INTERVAL.max(took * INTERVAL_TIMES_WRITE);
+            self.files.entry(name.clone()).or_insert(FileState { written: None, not_before }).not_before = not_before;
+            if let Some(action) = action {
+                reports.push(FollowedFile { path, trace_id: name, action });
+            }
+        }
+        if self.dirty.is_empty() {
+            self.remember()?;
+        }
+        Ok(reports)
+    }
+
+    fn write(&mut self, trace: &TraceId, path: &Path) -> Result<Option<FileAction>, Error> {
+        let last = self.files.get(trace.as_str()).and_then(|file| file.written.clone());
+        let mut added = 0;
+        if path.exists() {
+            let on_disk = match read_text(path) {
+                Ok(text) => text,
+                Err(reason) => return Ok(Some(FileAction::Failed { reason })),
+            };
+            if last.as_deref() != Some(on_disk.as_str()) {
+                let report = self.engine.import_file(path, &ImportOptions::default())?;
+                match report.outcome {
+                    FileOutcome::Forked { index, .. } => return Ok(Some(FileAction::Forked { index })),
+                    FileOutcome::Failed { reason } => return Ok(Some(FileAction::Failed { reason })),
+                    _ => added = report.added,
+                }
+                if report.trace_id.as_deref() != Some(trace.as_str()) {
+                    let reason = "it says that it belongs to another trace".to_owned();
+                    return Ok(Some(FileAction::Failed { reason }));
+                }
+            }
+        }
+        let text = self.engine.export_at(trace, At::Head, Profile::Python)?;
+        let on_disk = read_text(path).ok();
+        if on_disk.as_deref() != Some(text.as_str()) {
+            if let Err(reason) = replace(path, &text, on_disk.as_deref()) {
+                return Ok(Some(FileAction::Failed { reason }));
+            }
+        }
+        let file = FileState { written: Some(text), not_before: Moment::now() };
+        self.files.insert(trace.to_string(), file);
+        Ok(Some(if added > 0 { FileAction::ImportedAndWritten { added } } else { FileAction::Written }))
+    }
+
+    fn remember(&self) -> Result<(), Error> {
+        let state = State { epoch: self.engine.store().epoch(), position: self.next.0 };
+        let path = self.folder.join(STATE);
+        let text = serde_json::to_string(&state).unwrap_or_default();
+        replace(&path, &text, None).map_err(|message| Error::Io { action: "write", path, message })
+    }
+}
+
+/// Replaces a file by rename; gives up when it is no longer what it was a moment ago.
+fn replace(path: &Path, text: &str, expected: Option<&str>) -> Result<(), String> {
+    let Some(folder) = path.parent() else { return Err("it has no folder".to_owned()) };
+    let write = || -> std::io::Result<tempfile::NamedTempFile> {
+        std::fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+        Ok(file)
+    };
+    let file = write().map_err(|error| error.to_string())?;
+    // Python writers take no lock, so the moment between this look and the rename remains; it is made as short as it
+    // can be, and what is lost to it shows as a fork when the Python writer writes again.
+    if expected.is_some() && read_text(path).ok().as_deref() != expected {
+        return Err("somebody is writing it now".to_owned());
+    }
+    file.persist(path).map_err(|error| error.error.to_string())?;
+    Ok(())
+}
