@@ -14,7 +14,8 @@ use crate::error::{StoreError, contained};
 use crate::fold::{Command, Folds, Receipt};
 use crate::limits::Limits;
 use crate::block::StoredBlocks;
-use crate::projector::{BLOCKS, check_store, head_of, load};
+use crate::projector::{BLOCKS, head_of, load};
+use crate::verify::check_belongs;
 use crate::snapshot::{FoldState, Snapshot, StreamNames};
 use crate::writer::{Clock, Done, Job, Opener, Shared, Submission, Writer, lock, make_tables};
 
@@ -135,6 +136,7 @@ impl Store {
         let held = directory.lock(options.wait)?;
         let log = directory.database();
         let limits = options.limits.clone();
+        let looked_at = directory.clone();
         let opener: Opener = Box::new(move || {
             // redb makes a new file where none is: the log of a store is never begun anew in silence.
             match std::fs::metadata(&log) {
@@ -144,6 +146,12 @@ impl Store {
                     return Err(StoreError::NotAStore { path: log.clone(), reason });
                 }
                 Err(error) => return Err(StoreError::io("open", &log, &error)),
+            }
+            // redb writes to what it opens for writing: what is not this store's log is found out before. A log that
+            // was not closed cleanly cannot be looked at yet; it is checked once it is repaired.
+            if let Ok(database) = database_builder(&limits).open_read_only(&log) {
+                check_belongs(&database.begin_read()?, &looked_at)?;
+                database.close()?;
             }
             Ok(database_builder(&limits).open(&log)?)
         });
@@ -212,12 +220,11 @@ impl Store {
         let open = || -> Result<(ReadOnlyDatabase, Snapshot), StoreError> {
             let database = database_builder(&limits).open_read_only(directory.database())?;
             let transaction = database.begin_read()?;
-            check_store(&transaction, &directory)?;
+            check_belongs(&transaction, &directory)?;
             let loaded = load(&transaction, &folds, limits.overlay_events_max * 4, epoch, Arc::clone(&names))?;
             Ok((database, loaded.snapshot))
         };
         let (database, snapshot) = contained(open)?;
-        crate::verify::check_head(&snapshot, directory.head()?.as_ref())?;
         let shared = Arc::new(Shared::new(snapshot));
         let mode = Mode::Reader { database, folds, limits: limits.clone(), names };
         Ok(Store { directory: Some(directory), epoch, limits, shared, mode })

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use cognilog_core::Position;
 use redb::ReadableTable;
 
-use crate::block::Block;
-use crate::directory::Head;
+use crate::block::{Block, StoredBlocks};
+use crate::directory::{Head, StoreDirectory};
 use crate::error::{StoreError, contained};
-use crate::projector::Standing;
+use crate::projector::{BLOCKS, Standing, check_store, head_of};
 use crate::record::{CHAIN_START, ChainHash};
 use crate::rows::{row_hash, unseal};
 use crate::snapshot::Snapshot;
@@ -31,14 +31,18 @@ pub struct Verification {
 /// # Errors
 /// The position is behind the head, or its block is damaged.
 pub fn chain_at(snapshot: &Snapshot, position: Position) -> Result<ChainHash, StoreError> {
+    chain_after(&snapshot.blocks, snapshot.head, position)
+}
+
+fn chain_after(blocks: &StoredBlocks, log_head: Position, position: Position) -> Result<ChainHash, StoreError> {
     if position == Position::START {
         return Ok(CHAIN_START);
     }
     let missing = || StoreError::damaged(format!("position {position}"), "the log does not hold it");
-    if position > snapshot.head {
+    if position > log_head {
         return Err(missing());
     }
-    let (key, value) = snapshot.blocks.at_or_before(position.0)?.ok_or_else(missing)?;
+    let (key, value) = blocks.at_or_before(position.0)?.ok_or_else(missing)?;
     let block = Block::read(key, value.value())?;
     let mut chain = block.chain_before;
     for frame in block.frames_from(block.first) {
@@ -55,19 +59,35 @@ pub fn chain_at(snapshot: &Snapshot, position: Position) -> Result<ChainHash, St
 ///
 /// # Errors
 /// The log is shorter, or went another way.
-pub(crate) fn check_head(snapshot: &Snapshot, head: Option<&Head>) -> Result<(), StoreError> {
+pub(crate) fn check_head(
+    blocks: &StoredBlocks,
+    log_head: Position,
+    epoch: u64,
+    head: Option<&Head>,
+) -> Result<(), StoreError> {
     let Some(head) = head else { return Ok(()) };
     let mismatch = |reason: String| Err(StoreError::HeadMismatch { reason });
-    if head.epoch != snapshot.epoch {
-        return mismatch(format!("the head is of epoch {}, the store of epoch {}", head.epoch, snapshot.epoch));
+    if head.epoch != epoch {
+        return mismatch(format!("the head is of epoch {}, the store of epoch {epoch}", head.epoch));
     }
-    if head.position > snapshot.head {
-        return mismatch(format!("the log ends at position {}, it had come to {}", snapshot.head, head.position));
+    if head.position > log_head {
+        return mismatch(format!("the log ends at position {log_head}, it had come to {}", head.position));
     }
-    if chain_at(snapshot, head.position)? != head.chain {
+    if chain_after(blocks, log_head, head.position)? != head.chain {
         return mismatch(format!("the events up to position {} are not those that were recorded", head.position));
     }
     Ok(())
+}
+
+/// Checks that a database is the log of the store in a directory, and contains its head.
+///
+/// # Errors
+/// It is another's, or shorter than it was, or damaged.
+pub(crate) fn check_belongs(transaction: &redb::ReadTransaction, directory: &StoreDirectory) -> Result<(), StoreError> {
+    check_store(transaction, directory)?;
+    let blocks = StoredBlocks { table: transaction.open_table(BLOCKS)? };
+    let (head, _) = head_of(&blocks)?;
+    check_head(&blocks, head, directory.manifest().epoch, directory.head()?.as_ref())
 }
 
 impl Snapshot {
@@ -76,7 +96,7 @@ impl Snapshot {
     /// # Errors
     /// The log is shorter, or went another way.
     pub fn check_head(&self, head: &Head) -> Result<(), StoreError> {
-        check_head(self, Some(head))
+        check_head(&self.blocks, self.head, self.epoch, Some(head))
     }
 
     /// Reads and checks everything: each block and event with its place in the chain, its checksum and its digest, the

@@ -16,7 +16,7 @@ use crate::error::{StoreError, contained, used_id};
 use crate::fold::{Condition, Decision, Folds, NewEvent, Receipt, Recorded, panic_message};
 use crate::index::{IndexedRecord, forget_keys, index_record};
 use crate::limits::Limits;
-use crate::projector::{BLOCKS, Loaded, ROWS, STANDING, Standing, apply_all, check_store, load};
+use crate::projector::{BLOCKS, Loaded, ROWS, STANDING, Standing, apply_all, load};
 use crate::record::Draft;
 use crate::rows::{Layered, RowMap, StoredRows};
 use crate::snapshot::{FoldPlace, FoldState, RecentEvent, Snapshot, StreamNames, View};
@@ -874,13 +874,10 @@ fn open(
     let database = opener()?;
     let transaction = database.begin_read()?;
     if let Some(directory) = directory {
-        check_store(&transaction, directory)?;
+        crate::verify::check_belongs(&transaction, directory)?;
     }
     let tail_events_max = limits.overlay_events_max * 4;
     let loaded = load(&transaction, folds, tail_events_max, epoch, Arc::clone(names))?;
-    if let Some(directory) = directory {
-        crate::verify::check_head(&loaded.snapshot, directory.head()?.as_ref())?;
-    }
     Ok((database, loaded))
 }
 
