@@ -1,1 +1,201 @@
-//! To be written.
+//! A disk that loses power, refuses operations or lies, at every operation of a short life of a store.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use cognilog_storage::testkit::{DiskError, Fault, FaultKind, SimulatedDisk, Tear, Times};
+use cognilog_storage::{Store, StoreError};
+
+use crate::common::*;
+
+/// Every so many operations one is tried, another set for each kind of fault; `COGNILOG_SOAK=1` tries them all.
+const SAMPLE: u64 = 7;
+
+fn ordinals(first: u64, last: u64, start: u64) -> impl Iterator<Item = u64> {
+    let step = if std::env::var_os("COGNILOG_SOAK").is_some() { 1 } else { SAMPLE };
+    (first + start % step..last).step_by(step as usize)
+}
+
+fn open_on(disk: &SimulatedDisk) -> Result<Store, StoreError> {
+    let mut limits = tiny();
+    // Nothing happens by the clock, so that the same operation has the same ordinal in every run.
+    limits.flush_idle = Duration::from_secs(3600);
+    let disk = disk.clone();
+    Store::open_on(move |builder| builder.create_with_backend(disk.backend()), options(folds(), limits))
+}
+
+/// A disk with an empty store on it, for redb itself does not make a database at one stroke.
+fn empty_store() -> Vec<u8> {
+    let disk = SimulatedDisk::new();
+    open_on(&disk).unwrap().close().unwrap();
+    disk.image()
+}
+
+enum Step {
+    Append(Vec<Planned>),
+    Flush,
+    Rebuild,
+    Reopen,
+}
+
+/// The life of a store: appends of several streams, with all that is written beside them.
+fn life() -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut next = 1;
+    for append in 0..15u64 {
+        let size = 1 + append % 3;
+        steps.push(Step::Append(planned(next..next + size)));
+        next += size;
+        match append {
+            5 => steps.push(Step::Flush),
+            8 => steps.push(Step::Rebuild),
+            11 => steps.push(Step::Reopen),
+            _ => {}
+        }
+    }
+    steps
+}
+
+fn all_events() -> Vec<Planned> {
+    let appends = life().into_iter().map(|step| if let Step::Append(events) = step { events } else { Vec::new() });
+    appends.flatten().collect()
+}
+
+fn act(store: &mut Option<Store>, disk: &SimulatedDisk, step: &Step) -> Result<(), StoreError> {
+    let open = match store {
+        Some(open) => open,
+        None => store.insert(open_on(disk)?),
+    };
+    match step {
+        Step::Append(events) => append(open, events).map(drop),
+        Step::Flush => open.flush(),
+        Step::Rebuild => open.rebuild(&["counts".to_owned()]),
+        Step::Reopen => store.take().map_or(Ok(()), Store::close),
+    }
+}
+
+/// Lives until the first error; gives how many events were acknowledged, and how many were tried.
+fn live_until_error(disk: &SimulatedDisk) -> (usize, usize) {
+    let (mut store, mut acknowledged, mut tried) = (None, 0, 0);
+    for step in life() {
+        if let Step::Append(events) = &step {
+            tried += events.len();
+        }
+        if act(&mut store, disk, &step).is_err() {
+            break;
+        }
+        acknowledged = tried;
+    }
+    (acknowledged, tried)
+}
+
+/// Opens what a loss of power left and holds it against the events: an exact prefix, with all that were acknowledged
+/// and either all or none of the append that was under way; and the store goes on from there.
+fn check_after_loss(image: Vec<u8>, acknowledged: usize, tried: usize) {
+    let disk = SimulatedDisk::from_image(image);
+    let store = open_on(&disk).unwrap();
+    store.wait_rebuilt().unwrap();
+    let events = all_events();
+    let found = read(&store.snapshot().unwrap()).unwrap();
+    assert!(found.len() == acknowledged || found.len() == tried, "{acknowledged}, {tried}: holds {}", found.len());
+    check(&store, &events[..found.len()]);
+    for step in life() {
+        let Step::Append(events) = step else { continue };
+        append(&store, &events).unwrap();
+    }
+    check(&store, &events);
+    store.close().unwrap();
+    let store = open_on(&disk).unwrap();
+    store.wait_rebuilt().unwrap();
+    check(&store, &events);
+}
+
+fn undisturbed(base: &[u8]) -> (u64, u64) {
+    let disk = SimulatedDisk::from_image(base.to_vec());
+    let first = disk.operations();
+    assert_eq!(live_until_error(&disk), (all_events().len(), all_events().len()));
+    (first, disk.operations())
+}
+
+#[test]
+fn a_power_loss_anywhere_leaves_a_prefix_with_all_that_was_acknowledged() {
+    let base = empty_store();
+    let (first, last) = undisturbed(&base);
+    for (number, tear) in Tear::ALL.into_iter().enumerate() {
+        for at in ordinals(first, last, number as u64 * 2) {
+            let disk = SimulatedDisk::from_image(base.clone());
+            disk.plan(Fault { at, kind: FaultKind::PowerLoss });
+            let (acknowledged, tried) = live_until_error(&disk);
+            assert!(disk.has_lost_power());
+            let checked = catch_unwind(AssertUnwindSafe(|| {
+                check_after_loss(disk.crash_image(at, tear), acknowledged, tried);
+            }));
+            assert!(checked.is_ok(), "power loss at {at} of {last}, {tear:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sync_that_lies_is_found_out_by_the_same_check() {
+    let base = empty_store();
+    let (first, last) = undisturbed(&base);
+    let found = ordinals(first, last, 3).any(|at| {
+        let disk = SimulatedDisk::from_image(base.clone());
+        disk.plan(Fault { at: first, kind: FaultKind::LyingSync { times: Times::Forever } });
+        disk.plan(Fault { at, kind: FaultKind::PowerLoss });
+        let (acknowledged, tried) = live_until_error(&disk);
+        let image = disk.crash_image(at, Tear::DropAll);
+        catch_unwind(AssertUnwindSafe(|| check_after_loss(image, acknowledged, tried))).is_err()
+    });
+    assert!(found, "a check that does not see a lost event proves nothing");
+}
+
+/// Lives through a fault: what fails is answered as it should, and once the disk is well the store goes on.
+fn live_through(disk: &SimulatedDisk) {
+    let mut store = None;
+    let mut healed = false;
+    for step in life() {
+        let Err(error) = act(&mut store, disk, &step) else { continue };
+        assert!(!healed, "a second failure: {error}");
+        if let (Some(open), Step::Append(events)) = (&store, &step) {
+            assert_eq!(error.code(), "outcome_unknown");
+            assert!(!open.health().writable);
+            assert_eq!(append(open, events).map_err(|error| error.code()), Err("writer_stopped"));
+        }
+        disk.clear_faults();
+        healed = true;
+        if let Some(open) = &store {
+            open.resume().unwrap();
+            assert!(open.health().writable);
+        }
+        act(&mut store, disk, &step).unwrap();
+    }
+    disk.clear_faults();
+    let store = store.unwrap();
+    store.wait_rebuilt().unwrap();
+    check(&store, &all_events());
+    store.close().unwrap();
+}
+
+#[test]
+fn a_disk_that_refuses_anything_once_or_for_a_while_loses_nothing() {
+    let base = empty_store();
+    let (first, last) = undisturbed(&base);
+    let mut start = 0;
+    for error in [DiskError::InputOutput, DiskError::NoSpace] {
+        for times in [Times::Once, Times::Forever] {
+            for at in ordinals(first, last, start) {
+                let disk = SimulatedDisk::from_image(base.clone());
+                disk.plan(Fault { at, kind: FaultKind::Error { error, times } });
+                let lived = catch_unwind(AssertUnwindSafe(|| {
+                    live_through(&disk);
+                    let store = open_on(&disk).unwrap();
+                    store.wait_rebuilt().unwrap();
+                    check(&store, &all_events());
+                }));
+                assert!(lived.is_ok(), "{error:?} {times:?} at {at} of {last}");
+            }
+            start += 2;
+        }
+    }
+}
