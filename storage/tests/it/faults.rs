@@ -8,12 +8,22 @@ use cognilog_storage::{Store, StoreError};
 
 use crate::common::*;
 
-/// Every so many operations one is tried, another set for each kind of fault; `COGNILOG_SOAK=1` tries them all.
-const SAMPLE: u64 = 7;
+/// Every so many operations one is tried, another set for each kind of fault; `COGNILOG_SOAK=1` tries them all, and
+/// several outcomes of each.
+const SAMPLE: u64 = 17;
 
-fn ordinals(first: u64, last: u64, start: u64) -> impl Iterator<Item = u64> {
-    let step = if std::env::var_os("COGNILOG_SOAK").is_some() { 1 } else { SAMPLE };
+fn soak() -> bool {
+    std::env::var_os("COGNILOG_SOAK").is_some()
+}
+
+fn ordinals(first: u64, last: u64, step: u64, start: u64) -> impl Iterator<Item = u64> {
+    let step = if soak() { 1 } else { step };
     (first + start % step..last).step_by(step as usize)
+}
+
+/// Seeds that a torn image is made with.
+fn seeds(at: u64) -> std::ops::Range<u64> {
+    if soak() { at..at + 4 } else { at..at + 1 }
 }
 
 fn open_on(disk: &SimulatedDisk) -> Result<Store, StoreError> {
@@ -110,6 +120,17 @@ fn check_after_loss(image: Vec<u8>, acknowledged: usize, tried: usize) {
     check(&store, &events);
 }
 
+/// As [`check_after_loss`], for each way the disk can lose what it has not made durable.
+fn check_all_losses(disk: &SimulatedDisk, acknowledged: usize, tried: usize, what: &str) {
+    for tear in Tear::ALL {
+        for seed in seeds(disk.operations()) {
+            let image = disk.crash_image(seed, tear);
+            let checked = catch_unwind(AssertUnwindSafe(|| check_after_loss(image, acknowledged, tried)));
+            assert!(checked.is_ok(), "{what}, {tear:?}, seed {seed}");
+        }
+    }
+}
+
 fn undisturbed(base: &[u8]) -> (u64, u64) {
     let disk = SimulatedDisk::from_image(base.to_vec());
     let first = disk.operations();
@@ -121,17 +142,12 @@ fn undisturbed(base: &[u8]) -> (u64, u64) {
 fn a_power_loss_anywhere_leaves_a_prefix_with_all_that_was_acknowledged() {
     let base = empty_store();
     let (first, last) = undisturbed(&base);
-    for (number, tear) in Tear::ALL.into_iter().enumerate() {
-        for at in ordinals(first, last, number as u64 * 2) {
-            let disk = SimulatedDisk::from_image(base.clone());
-            disk.plan(Fault { at, kind: FaultKind::PowerLoss });
-            let (acknowledged, tried) = live_until_error(&disk);
-            assert!(disk.has_lost_power());
-            let checked = catch_unwind(AssertUnwindSafe(|| {
-                check_after_loss(disk.crash_image(at, tear), acknowledged, tried);
-            }));
-            assert!(checked.is_ok(), "power loss at {at} of {last}, {tear:?}");
-        }
+    for at in ordinals(first, last, SAMPLE, 0) {
+        let disk = SimulatedDisk::from_image(base.clone());
+        disk.plan(Fault { at, kind: FaultKind::PowerLoss });
+        let (acknowledged, tried) = live_until_error(&disk);
+        assert!(disk.has_lost_power());
+        check_all_losses(&disk, acknowledged, tried, &format!("power loss at {at} of {last}"));
     }
 }
 
@@ -139,7 +155,7 @@ fn a_power_loss_anywhere_leaves_a_prefix_with_all_that_was_acknowledged() {
 fn a_sync_that_lies_is_found_out_by_the_same_check() {
     let base = empty_store();
     let (first, last) = undisturbed(&base);
-    let found = ordinals(first, last, 3).any(|at| {
+    let found = ordinals(first, last, SAMPLE, 3).any(|at| {
         let disk = SimulatedDisk::from_image(base.clone());
         disk.plan(Fault { at: first, kind: FaultKind::LyingSync { times: Times::Forever } });
         disk.plan(Fault { at, kind: FaultKind::PowerLoss });
@@ -174,6 +190,8 @@ fn live_through(disk: &SimulatedDisk) {
     let store = store.unwrap();
     store.wait_rebuilt().unwrap();
     check(&store, &all_events());
+    // All of them were acknowledged, on a disk that had once refused something: the power may go now.
+    check_all_losses(disk, all_events().len(), all_events().len(), "power loss behind an error");
     store.close().unwrap();
 }
 
@@ -184,7 +202,7 @@ fn a_disk_that_refuses_anything_once_or_for_a_while_loses_nothing() {
     let mut start = 0;
     for error in [DiskError::InputOutput, DiskError::NoSpace] {
         for times in [Times::Once, Times::Forever] {
-            for at in ordinals(first, last, start) {
+            for at in ordinals(first, last, SAMPLE * 2, start) {
                 let disk = SimulatedDisk::from_image(base.clone());
                 disk.plan(Fault { at, kind: FaultKind::Error { error, times } });
                 let lived = catch_unwind(AssertUnwindSafe(|| {
@@ -195,7 +213,7 @@ fn a_disk_that_refuses_anything_once_or_for_a_while_loses_nothing() {
                 }));
                 assert!(lived.is_ok(), "{error:?} {times:?} at {at} of {last}");
             }
-            start += 2;
+            start += SAMPLE / 2 + 1;
         }
     }
 }
