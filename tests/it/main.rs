@@ -1,0 +1,5 @@
+//! Tests of the workspace as a whole: what holds across its crates and documents.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod tidy;
