@@ -1,10 +1,12 @@
 //! A disk that loses power, refuses operations or lies, at every operation of a short life of a store.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cognilog_storage::testkit::{DiskError, Fault, FaultKind, SimulatedDisk, Tear, Times};
-use cognilog_storage::{Store, StoreError};
+use cognilog_storage::{Fold, Folds, Scope, Store, StoreError};
 
 use crate::common::*;
 
@@ -27,11 +29,15 @@ fn seeds(at: u64) -> std::ops::Range<u64> {
 }
 
 fn open_on(disk: &SimulatedDisk) -> Result<Store, StoreError> {
+    open_with(disk, folds())
+}
+
+fn open_with(disk: &SimulatedDisk, folds: Folds) -> Result<Store, StoreError> {
     let mut limits = tiny();
     // Nothing happens by the clock, so that the same operation has the same ordinal in every run.
     limits.flush_idle = Duration::from_secs(3600);
     let disk = disk.clone();
-    Store::open_on(move |builder| builder.create_with_backend(disk.backend()), options(folds(), limits))
+    Store::open_on(move |builder| builder.create_with_backend(disk.backend()), options(folds, limits))
 }
 
 /// A disk with an empty store on it, for redb itself does not make a database at one stroke.
@@ -214,6 +220,78 @@ fn a_disk_that_refuses_anything_once_or_for_a_while_loses_nothing() {
                 assert!(lived.is_ok(), "{error:?} {times:?} at {at} of {last}");
             }
             start += SAMPLE / 2 + 1;
+        }
+    }
+}
+
+/// What the stream-scoped fragile fold has when it took every event.
+fn fragile_rows(events: &[Planned]) -> Rows {
+    let counts = model(events, 1).remove("counts").unwrap_or_default();
+    let counts = counts.into_iter().filter(|(key, _)| key.ends_with(b"count"));
+    counts.map(|(key, row)| ([&key[..8], b"seen"].concat(), vec![row[0]])).collect()
+}
+
+#[test]
+fn a_fold_that_had_stopped_misses_nothing_behind_a_power_loss_once_it_is_mended() {
+    let base = empty_store();
+    let at = Arc::new(AtomicU64::new(0));
+    let with_fragile = || {
+        let mut folds = folds();
+        folds.push(Arc::new(Fragile { at: Arc::clone(&at), scope: Scope::Stream }) as Arc<dyn Fold>);
+        folds
+    };
+    // Flushed in slices of two rows with and behind the event that stops the fold.
+    let live = |disk: &SimulatedDisk| -> Result<(), StoreError> {
+        let store = open_with(disk, with_fragile())?;
+        for number in 1..=14 {
+            append(&store, &[Planned(number)])?;
+            if matches!(number, 4 | 9 | 13) {
+                store.flush()?;
+            }
+        }
+        store.close()
+    };
+    let whole = SimulatedDisk::from_image(base.clone());
+    live(&whole).unwrap();
+    for loss in ordinals(0, whole.operations(), SAMPLE, 5) {
+        for stops_at in [3, 8, 9, 12] {
+            let disk = SimulatedDisk::from_image(base.clone());
+            disk.plan(Fault { at: loss, kind: FaultKind::PowerLoss });
+            at.store(stops_at, Ordering::SeqCst);
+            // The stop changes how many operations there are, so the last ones may be beyond its end.
+            let _ = live(&disk);
+            at.store(0, Ordering::SeqCst);
+            let disk = SimulatedDisk::from_image(disk.crash_image(loss, Tear::Prefix));
+            let store = open_with(&disk, with_fragile()).unwrap();
+            store.wait_rebuilt().unwrap();
+            let events = read(&store.snapshot().unwrap()).unwrap();
+            check(&store, &events);
+            let found = rows(&store.snapshot().unwrap(), "fragile").unwrap();
+            assert_eq!(found, fragile_rows(&events), "stopped at {stops_at}, power loss at {loss}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_flush_that_was_cut_off_serve_nobody_who_did_not_finish_it() {
+    let base = empty_store();
+    let (first, last) = undisturbed(&base);
+    let newer = || vec![Arc::new(Counts { version: 2 }) as Arc<dyn Fold>];
+    let other = || vec![Arc::new(Fragile { at: Arc::default(), scope: Scope::Store }) as Arc<dyn Fold>];
+    for at in ordinals(first, last, SAMPLE, 9) {
+        let crashed = SimulatedDisk::from_image(base.clone());
+        crashed.plan(Fault { at, kind: FaultKind::PowerLoss });
+        live_until_error(&crashed);
+        for between in [vec![newer()], vec![other()], vec![newer(), other(), newer()]] {
+            let disk = SimulatedDisk::from_image(crashed.crash_image(at, Tear::DropAll));
+            for folds in between {
+                // Closed at once, so that a rebuild may be anywhere.
+                open_with(&disk, folds).unwrap().close().unwrap();
+            }
+            let store = open_on(&disk).unwrap();
+            store.wait_rebuilt().unwrap();
+            let events = read(&store.snapshot().unwrap()).unwrap();
+            check(&store, &events);
         }
     }
 }
