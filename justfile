@@ -1,0 +1,21 @@
+# Recipes for people; `just --list` shows them.
+
+# Exactly what CI runs.
+check:
+    .ci/run
+
+# The tests of the whole workspace.
+test:
+    cargo test --workspace
+
+# Formatting and lints.
+lint:
+    .ci/run lint
+
+# The tests with more cases and longer runs, for those that read COGNILOG_SOAK.
+soak:
+    COGNILOG_SOAK=1 cargo test --workspace --release
+
+# The benchmarks.
+bench:
+    cargo bench --workspace
