@@ -80,7 +80,11 @@ impl Engine {
         let Some(name) = trace_of(path, &file) else {
             return Ok((None, Comparison::Unreadable { reason: "it names no trace".to_owned() }));
         };
-        let ours = match self.export(&TraceId::new(name.clone())?) {
+        let trace = match TraceId::new(name.clone()) {
+            Ok(trace) => trace,
+            Err(error) => return Ok((None, Comparison::Unreadable { reason: error.to_string() })),
+        };
+        let ours = match self.export(&trace) {
             Ok(ours) => ours,
             Err(Error::NoSuchTrace { .. }) => return Ok((Some(name), Comparison::NotImported)),
             Err(error) => return Err(error),

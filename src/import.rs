@@ -3,6 +3,7 @@
 //! Nothing is ever written into the source tree. A file that is caught half written is tried again for a while; a file
 //! that cannot be imported is named, and the others go on.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant as Moment};
 
@@ -11,7 +12,7 @@ use cognilog_core::json::Node;
 use cognilog_core::time::{Zone, parse};
 use cognilog_core::{Position, StreamId, TraceId};
 use cognilog_projections::json_file::{
-    Classified, ExportError, Exported, FileError, JsonFile, Match, Profile, classify, export, match_events,
+    Classified, ExportError, FileError, JsonFile, Match, Profile, classify, export, match_events, match_native,
 };
 use cognilog_storage::{Command, Condition, Decision, NewEvent, StoreError, View, new_event_id, system_now};
 use serde::Serialize;
@@ -199,6 +200,23 @@ impl Engine {
         Ok(report)
     }
 
+    /// Imports the file of a trace that is known by other means; one that says it is another's is left alone.
+    pub(crate) fn import_file_of(
+        &self,
+        path: &Path,
+        trace: &TraceId,
+        options: &ImportOptions,
+    ) -> Result<FileReport, Error> {
+        let failed = |reason: String| Ok(FileReport::new(path, FileOutcome::Failed { reason }));
+        match read_patiently(path, options.patience) {
+            Ok(file) if file.trace_id.as_deref().is_none_or(|name| name == trace.as_str()) => {
+                self.import_as(path, &file, trace, options)
+            }
+            Ok(_) => failed("it says that it belongs to another trace".to_owned()),
+            Err(reason) => failed(reason),
+        }
+    }
+
     fn import_fork(
         &self,
         path: &Path,
@@ -209,7 +227,9 @@ impl Engine {
         for number in 1.. {
             let forked = TraceId::new(format!("{trace}~fork-{number}"))?;
             let refuse = ImportOptions { on_fork: OnFork::Refuse, ..options.clone() };
-            let report = self.import_as(path, file, &forked, &refuse)?;
+            // The export of the new trace must not claim to be the trace that the file went away from.
+            let renamed = file.renamed(forked.as_str()).map_err(Error::Print)?;
+            let report = self.import_as(path, &renamed, &forked, &refuse)?;
             if !matches!(report.outcome, FileOutcome::Forked { .. }) {
                 return Ok(report);
             }
@@ -231,11 +251,6 @@ impl Engine {
                 Err(Error::Store(error @ (StoreError::Conflict { .. } | StoreError::Busy { .. }))) => {
                     last = Some(error);
                     std::thread::sleep(Duration::from_millis(10));
-                }
-                Err(Error::Store(error @ StoreError::TooLarge { .. })) => {
-                    let mut report = FileReport::new(path, FileOutcome::Failed { reason: error.to_string() });
-                    report.trace_id = Some(trace.to_string());
-                    return Ok(report);
                 }
                 result => return result,
             }
@@ -265,23 +280,47 @@ impl Engine {
         }
         let frame_known = ours.as_ref().is_some_and(|ours| ours.frame_recorded && ours.frame == file.frame);
         let is_behind = ours.as_ref().is_some_and(|ours| ours.events.len() > file.events.len());
-        if !frame_known && !(is_behind && file.events.is_empty()) {
+        let tells_nothing = is_behind && file.events.is_empty();
+        if !frame_known && !tells_nothing {
             events.push(typed(&file.frame.to_event().into(), options)?);
         }
-        let matched = match_prefix(file, ours.as_ref(), options, &mut report)?;
-        let Some((amendments, from)) = matched else { return Ok(report) };
+        // The follower of the JSON files spells some native events otherwise than the log.
+        let printed = match &ours {
+            Some(ours) if ours.has_native => Some(export(&snapshot, trace, snapshot.head(), Profile::Python)?),
+            _ => None,
+        };
+        let ours_events = ours.as_ref().map_or(&[][..], |ours| &ours.events);
+        let printed = printed.as_ref().map_or(ours_events, |printed| &printed.events);
+        let both: Vec<Both<'_>> = ours_events
+            .iter()
+            .zip(printed)
+            .map(|((position, text), (_, printed))| Both { position: *position, text, printed })
+            .collect();
+        let matched = match_prefix(file, &both, options, &mut report)?;
+        let Some(Matched { amendments, added }) = matched else { return Ok(report) };
         events.extend(amendments);
-        for (index, text) in file.events.iter().enumerate().skip(from) {
+        for index in added {
+            let text = &file.events[index];
             let read = classify(text, &file.frame.style).map_err(Error::Print)?;
             note_problems(&mut report, index, text, &read);
             events.push(new_event(text, &read, options)?);
             report.added += 1;
         }
+        // Nothing of a file is taken when something of it cannot be.
+        let limit = self.store.limits().event_bytes_max;
+        if let Some(event) = events.iter().find(|event| event.payload_bytes() > limit) {
+            let (found, limit) = (event.payload_bytes(), limit);
+            let sequence = event.sequence().map_or(String::new(), |sequence| format!(", sequence {sequence},"));
+            let reason = format!(
+                "an event ({}{sequence} {found} bytes) is over the limit of {limit} bytes",
+                event.kind().as_str()
+            );
+            (report.added, report.amended, report.outcome) = (0, 0, FileOutcome::Failed { reason });
+            return Ok(report);
+        }
         let last = ours.as_ref().map_or(Position::START, |ours| ours.last);
         if !events.is_empty() {
-            if report.added + report.amended > 0 {
-                report.outcome = FileOutcome::Imported;
-            }
+            report.outcome = FileOutcome::Imported;
             self.append_chunks(trace, events, last)?;
         }
         Ok(report)
@@ -397,7 +436,14 @@ impl Engine {
         report.added = events.len();
         if report.added > 0 {
             report.outcome = FileOutcome::Imported;
-            self.append_chunks(&trace, events, last)?;
+            match self.append_chunks(&trace, events, last) {
+                Err(Error::Store(
+                    error @ (StoreError::TooLarge { .. } | StoreError::Conflict { .. } | StoreError::Busy { .. }),
+                )) => {
+                    return failed(error.to_string());
+                }
+                result => result?,
+            }
         }
         Ok(report)
     }
@@ -418,33 +464,49 @@ impl Command for ImportCommand {
     }
 }
 
-/// Amendments of the events that both have, and the index from which the file's events are new; `None` for a fork.
+/// An event of the log, in its native form and in that of the JSON files.
+struct Both<'o> {
+    position: Position,
+    text: &'o str,
+    printed: &'o str,
+}
+
+/// What a file has that the log does not.
+struct Matched {
+    /// Amendments of the events that both have.
+    amendments: Vec<NewEvent>,
+    /// The indexes of the file's events that are new.
+    added: Vec<usize>,
+}
+
+/// Matches a file with the trace's own export; `None` for a fork.
 fn match_prefix(
     file: &JsonFile,
-    ours: Option<&Exported>,
+    ours: &[Both<'_>],
     options: &ImportOptions,
     report: &mut FileReport,
-) -> Result<Option<(Vec<NewEvent>, usize)>, Error> {
+) -> Result<Option<Matched>, Error> {
     let mut amendments = Vec::new();
-    let ours = ours.map_or(&[][..], |ours| &ours.events);
-    for (index, ((position, our_text), text)) in ours.iter().zip(&file.events).enumerate() {
-        match match_events(our_text, text).map_err(Error::Print)? {
+    for (index, (our, text)) in ours.iter().zip(&file.events).enumerate() {
+        let (matched, native) = match_native(our.text, our.printed, text).map_err(Error::Print)?;
+        match matched {
             Match::Same => report.known += 1,
             Match::Amended => {
-                let read = classify(text, &file.frame.style).map_err(Error::Print)?;
-                note_problems(report, index, text, &read);
-                let amended = EventAmended {
-                    sequence: read.sequence,
-                    position: i64::try_from(position.0).unwrap_or(i64::MAX),
-                    text: text.clone(),
-                    timestamp: None,
-                };
-                amendments.push(typed(&amended.into(), options)?);
-                report.amended += 1;
+                amendments.push(amendment(
+                    index,
+                    our.position,
+                    native.as_ref().unwrap_or(text),
+                    file,
+                    options,
+                    report,
+                )?);
             }
-            Match::Other if options.on_fork == OnFork::Append => return Ok(Some((amendments, index))),
+            Match::Other if options.on_fork == OnFork::Append => {
+                let added = match_behind(index, file, ours, options, report, &mut amendments)?;
+                return Ok(Some(Matched { amendments, added }));
+            }
             Match::Other => {
-                report.outcome = FileOutcome::Forked { index, ours: our_text.clone(), theirs: text.clone() };
+                report.outcome = FileOutcome::Forked { index, ours: our.text.to_owned(), theirs: text.clone() };
                 (report.added, report.amended) = (0, 0);
                 return Ok(None);
             }
@@ -453,7 +515,79 @@ fn match_prefix(
     if ours.len() > file.events.len() {
         report.note(format!("the file has {} events, the log has {}", file.events.len(), ours.len()));
     }
-    Ok(Some((amendments, ours.len())))
+    Ok(Some(Matched { amendments, added: (ours.len()..file.events.len()).collect() }))
+}
+
+/// Which events of a file behind its fork the log does not have: those of an earlier import that appended them are
+/// found again in the order of the log, so that repeating it adds nothing and a file that grew adds the rest.
+fn match_behind(
+    fork: usize,
+    file: &JsonFile,
+    ours: &[Both<'_>],
+    options: &ImportOptions,
+    report: &mut FileReport,
+    amendments: &mut Vec<NewEvent>,
+) -> Result<Vec<usize>, Error> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (place, our) in ours.iter().enumerate().skip(fork) {
+        places.entry(our.text).or_default().push(place);
+    }
+    let mut next = fork;
+    let mut added = Vec::new();
+    for (index, text) in file.events.iter().enumerate().skip(fork) {
+        let same = places.get(text.as_str()).and_then(|places| places.iter().find(|place| **place >= next));
+        if let Some(place) = same {
+            next = place + 1;
+            report.known += 1;
+            continue;
+        }
+        let mut gained = None;
+        for (place, our) in ours.iter().enumerate().skip(next) {
+            if contains(text, our.text).map_err(Error::Print)? {
+                gained = Some((place, our.position));
+                break;
+            }
+        }
+        match gained {
+            Some((place, position)) => {
+                amendments.push(amendment(index, position, text, file, options, report)?);
+                next = place + 1;
+            }
+            None => added.push(index),
+        }
+    }
+    Ok(added)
+}
+
+/// Whether an event has every key of another with an equal value: the other one, which may have gained keys.
+fn contains(text: &str, other: &str) -> Result<bool, cognilog_core::json::JsonError> {
+    let (node, other) = (Node::parse(text)?, Node::parse(other)?);
+    let Some(members) = other.as_object() else { return Ok(cognilog_core::json::equal(&node, &other)) };
+    let is_there = |key: &str| match (node.get(key), other.get(key)) {
+        (Some(left), Some(right)) => cognilog_core::json::equal(left, right),
+        _ => false,
+    };
+    Ok(node.as_object().is_some() && !members.is_empty() && members.iter().all(|(key, _)| is_there(key)))
+}
+
+fn amendment(
+    index: usize,
+    position: Position,
+    text: &str,
+    file: &JsonFile,
+    options: &ImportOptions,
+    report: &mut FileReport,
+) -> Result<NewEvent, Error> {
+    let read = classify(text, &file.frame.style).map_err(Error::Print)?;
+    note_problems(report, index, text, &read);
+    report.amended += 1;
+    let amended = EventAmended {
+        sequence: read.sequence,
+        position: i64::try_from(position.0).unwrap_or(i64::MAX),
+        text: text.to_owned(),
+        timestamp: read.timestamp,
+    };
+    typed(&amended.into(), options)
 }
 
 fn note_problems(report: &mut FileReport, index: usize, text: &str, read: &Classified) {
@@ -461,6 +595,7 @@ fn note_problems(report: &mut FileReport, index: usize, text: &str, read: &Class
     for problem in &read.problems {
         let how = match problem.severity {
             Severity::Unfit => "does not fit and is kept as text",
+            Severity::Dropped => "is read without an item",
             Severity::Coerced => "is read though it is of another type",
             Severity::Absent => "is read with a default",
         };

@@ -22,6 +22,8 @@ use crate::queries::At;
 /// A file is written at most once in this time, or in this many times as long as it last took to write.
 const INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_TIMES_WRITE: u32 = 20;
+/// A file that could not be read or written is tried again after this time.
+const RETRY: Duration = Duration::from_secs(10);
 /// Where the follower keeps how far it has come.
 const STATE: &str = ".cognilog-files.json";
 
@@ -85,6 +87,8 @@ struct FileState {
     /// The text that was last written or seen equal.
     written: Option<String>,
     not_before: Moment,
+    /// Why it could not be kept up to date the last time; it is tried again and named once.
+    failed: Option<String>,
 }
 
 /// Keeps the files of a folder up to date. It works while [`JsonFiles::step`] is called.
@@ -123,9 +127,29 @@ impl JsonFiles<'_> {
     /// # Errors
     /// The store fails. What is wrong with a file is in its report.
     pub fn step(&mut self, timeout: Duration) -> Result<Vec<FollowedFile>, Error> {
+        let now = Moment::now();
+        let due = self.dirty.iter().map(|trace| match self.files.get(trace) {
+            Some(file) => file.not_before.saturating_duration_since(now),
+            None => Duration::ZERO,
+        });
+        let waiting = due.min().map_or(timeout, |due| timeout.min(due));
+        self.take_in(waiting)?;
+        self.write_due(false)
+    }
+
+    /// Writes every file that is behind, now.
+    ///
+    /// # Errors
+    /// As [`JsonFiles::step`].
+    pub fn flush(&mut self) -> Result<Vec<FollowedFile>, Error> {
+        self.take_in(Duration::ZERO)?;
+        self.write_due(true)
+    }
+
+    /// Marks the traces of what was appended, waiting up to `wait` for the first of it.
+    fn take_in(&mut self, wait: Duration) -> Result<(), Error> {
         let mut subscription = self.engine.subscribe(self.next);
-        let waiting = if self.dirty.is_empty() { timeout } else { timeout.min(Duration::from_millis(50)) };
-        let mut wait = waiting;
+        let mut wait = wait;
         loop {
             match subscription.next(wait)? {
                 Some(Followed::Event(event)) => {
@@ -136,20 +160,9 @@ impl JsonFiles<'_> {
                     wait = Duration::ZERO;
                 }
                 Some(_) => {}
-                None => break,
+                None => return Ok(()),
             }
         }
-        self.write_due(false)
-    }
-
-    /// Writes every file that is behind, now.
-    ///
-    /// # Errors
-    /// As [`JsonFiles::step`].
-    pub fn flush(&mut self) -> Result<Vec<FollowedFile>, Error> {
-        let mut reports = self.step(Duration::ZERO)?;
-        reports.extend(self.write_due(true)?);
-        Ok(reports)
     }
 
     fn write_due(&mut self, all: bool) -> Result<Vec<FollowedFile>, Error> {
@@ -168,9 +181,21 @@ impl JsonFiles<'_> {
             let began = Moment::now();
             let action = self.write(&trace, &path)?;
             let took = began.elapsed();
-            let not_before = Moment::now() + INTERVAL.max(took * INTERVAL_TIMES_WRITE);
-            self.files.entry(name.clone()).or_insert(FileState { written: None, not_before }).not_before = not_before;
-            if let Some(action) = action {
+            let failure = match &action {
+                Some(FileAction::Failed { reason }) => Some(reason.clone()),
+                _ => None,
+            };
+            let pause = if failure.is_some() { RETRY } else { INTERVAL };
+            let not_before = Moment::now() + pause.max(took * INTERVAL_TIMES_WRITE);
+            let file = self.files.entry(name.clone()).or_insert(FileState { written: None, not_before, failed: None });
+            file.not_before = not_before;
+            let is_known = failure.is_some() && file.failed == failure;
+            if failure.is_some() {
+                // The file is still behind, so the position is not remembered as being in it.
+                self.dirty.insert(name.clone());
+            }
+            file.failed = failure;
+            if let Some(action) = action.filter(|_| all || !is_known) {
                 reports.push(FollowedFile { path, trace_id: name, action });
             }
         }
@@ -189,28 +214,31 @@ impl JsonFiles<'_> {
                 Err(reason) => return Ok(Some(FileAction::Failed { reason })),
             };
             if last.as_deref() != Some(on_disk.as_str()) {
-                let report = self.engine.import_file(path, &ImportOptions::default())?;
+                let mut options = ImportOptions::default();
+                if self.files.get(trace.as_str()).is_some_and(|file| file.failed.is_some()) {
+                    // It was waited for the first time; now the others do not wait for it.
+                    options.patience = Duration::ZERO;
+                }
+                let report = self.engine.import_file_of(path, trace, &options)?;
                 match report.outcome {
                     FileOutcome::Forked { index, .. } => return Ok(Some(FileAction::Forked { index })),
                     FileOutcome::Failed { reason } => return Ok(Some(FileAction::Failed { reason })),
                     _ => added = report.added,
                 }
-                if report.trace_id.as_deref() != Some(trace.as_str()) {
-                    let reason = "it says that it belongs to another trace".to_owned();
-                    return Ok(Some(FileAction::Failed { reason }));
-                }
             }
         }
         let text = self.engine.export_at(trace, At::Head, Profile::Python)?;
         let on_disk = read_text(path).ok();
-        if on_disk.as_deref() != Some(text.as_str()) {
-            if let Err(reason) = replace(path, &text, on_disk.as_deref()) {
-                return Ok(Some(FileAction::Failed { reason }));
-            }
+        let is_current = on_disk.as_deref() == Some(text.as_str());
+        if !is_current && let Err(reason) = replace(path, &text, on_disk.as_deref()) {
+            return Ok(Some(FileAction::Failed { reason }));
         }
-        let file = FileState { written: Some(text), not_before: Moment::now() };
+        let file = FileState { written: Some(text), not_before: Moment::now(), failed: None };
         self.files.insert(trace.to_string(), file);
-        Ok(Some(if added > 0 { FileAction::ImportedAndWritten { added } } else { FileAction::Written }))
+        Ok(match added {
+            0 => (!is_current).then_some(FileAction::Written),
+            added => Some(FileAction::ImportedAndWritten { added }),
+        })
     }
 
     fn remember(&self) -> Result<(), Error> {

@@ -311,7 +311,12 @@ pub(crate) fn resolve(snapshot: &Snapshot, trace: &TraceId, at: At) -> Result<Po
     let mut to = snapshot.head();
     snapshot.visit_stream(&StreamId::Trace(trace.clone()), Position::START, |event| {
         let envelope = event.envelope();
-        let is_place = matches!(envelope.kind, EventKind::Query | EventKind::Message);
+        // A message in a file of cognition events is stored as text of an unknown kind, and is a message by its text.
+        let kind = match envelope.kind {
+            EventKind::Unknown => event.with_view(|view| view.body.kind())?,
+            kind => kind,
+        };
+        let is_place = matches!(kind, EventKind::Query | EventKind::Message);
         if is_place && envelope.sequence.is_some_and(|sequence| sequence > limit) {
             to = Position(envelope.position.0 - 1);
             return Ok(ControlFlow::Break(()));

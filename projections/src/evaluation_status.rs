@@ -4,6 +4,7 @@
 //! 'q' position of a query  → its text, sequence and sources
 //! 's' sequence             → positions of the queries with that sequence
 //! 'a' sequence             → what is known of the sources of queries with that sequence
+//! 'e' sequence, position   → what the evaluation at the position said of queries with that sequence
 //! 'p' position of a query  → the sources that are missing; the row is there while the query is pending
 //! ```
 //! Assessments are kept by sequence, whether a query was seen or not, so an evaluation may come before its query.
@@ -11,14 +12,14 @@
 use std::collections::BTreeMap;
 
 use bincode::{Decode, Encode};
-use cognilog_core::event::{ArchivedEvaluation, ArchivedQuery, Body, EventKind, EventView};
+use cognilog_core::event::{ArchivedAssessment, ArchivedEvaluation, ArchivedQuery, Body, EventKind, EventView};
 use cognilog_core::pending::missing_sources;
 use cognilog_storage::{ChangeSet, Fold, Scope, View};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::projection::{Projection, to_value};
-use crate::query::{QueryError, stream_key};
+use crate::query::{EventTime as _, QueryError, stream_key};
 use crate::row::{RowError, decode, encode, number_of, sequence_key, sequence_of, stored};
 
 /// The fold.
@@ -57,6 +58,28 @@ pub struct SourceAssessment {
     pub times: u64,
 }
 
+/// What one evaluation said.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct EvaluationRow {
+    /// What led to it.
+    pub trigger: Option<String>,
+    /// One judgement a source, in the event's order.
+    pub assessments: Vec<AssessmentRow>,
+    /// When, in microseconds since 1970.
+    pub time: i64,
+}
+
+/// The judgement of one source by one evaluation.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct AssessmentRow {
+    /// The source.
+    pub source_id: String,
+    /// irrelevant, unused, helpful, harmful or neutral.
+    pub status: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
 /// What is known of the sources of queries with one sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct SequenceAssessments {
@@ -72,7 +95,7 @@ impl Fold for EvaluationStatusFold {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn scope(&self) -> Scope {
@@ -94,14 +117,15 @@ impl Fold for EvaluationStatusFold {
 
 fn take_query(rows: &mut ChangeSet<'_>, event: &EventView<'_>, query: &ArchivedQuery) {
     let position = event.amends.unwrap_or(event.envelope.position).0;
+    let key = [b"q", &position.to_be_bytes()[..]].concat();
+    let earlier: Option<QueryRow> = event.amends.and_then(|_| stored(rows.get(&key)));
     let row = QueryRow {
         sequence: query.sequence.as_ref().map(|sequence| sequence.to_native()),
         goal_id: query.goal_id.as_ref().map(|text| text.as_str().to_owned()),
         query: query.query.as_str().to_owned(),
         source_ids: query.source_ids.iter().map(|id| id.as_str().to_owned()).collect(),
-        time: event.envelope.time().0,
+        time: event.time_after(earlier.map(|earlier| earlier.time)),
     };
-    let key = [b"q", &position.to_be_bytes()[..]].concat();
     rows.put(&key, &encode(&row));
     if let Some(sequence) = row.sequence {
         let key = [b"s", &sequence_key(sequence)[..]].concat();
@@ -116,30 +140,63 @@ fn take_query(rows: &mut ChangeSet<'_>, event: &EventView<'_>, query: &ArchivedQ
 
 fn take_evaluation(rows: &mut ChangeSet<'_>, event: &EventView<'_>, evaluation: &ArchivedEvaluation) {
     let sequence = evaluation.query_sequence.to_native();
+    let position = event.amends.unwrap_or(event.envelope.position).0;
+    let key = [b"e", &sequence_key(sequence)[..], &position.to_be_bytes()[..]].concat();
+    let earlier: Option<EvaluationRow> = event.amends.and_then(|_| stored(rows.get(&key)));
+    let row = EvaluationRow {
+        trigger: evaluation.trigger.as_ref().map(|text| text.as_str().to_owned()),
+        assessments: evaluation.assessments.iter().map(assessment_of).collect(),
+        time: event.time_after(earlier.map(|earlier| earlier.time)),
+    };
+    rows.put(&key, &encode(&row));
     let key = [b"a", &sequence_key(sequence)[..]].concat();
-    let mut known: SequenceAssessments = stored(rows.get(&key)).unwrap_or_default();
-    if event.amends.is_none() {
-        known.evaluations += 1;
-    }
-    for assessment in evaluation.assessments.iter() {
-        let id = assessment.source_id.as_str();
-        let times = known.sources.get(id).map_or(0, |earlier| earlier.times) + u64::from(event.amends.is_none());
-        let latest = SourceAssessment {
-            status: cognilog_core::event::EvaluationStatus(assessment.status.0).as_str().to_owned(),
-            reason: assessment.reason.as_ref().map(|text| text.as_str().to_owned()),
-            trigger: evaluation.trigger.as_ref().map(|text| text.as_str().to_owned()),
-            position: event.envelope.position.0,
-            time: event.envelope.time().0,
-            times,
-        };
-        known.sources.insert(id.to_owned(), latest);
-    }
+    let known = if event.amends.is_none() {
+        let mut known: SequenceAssessments = stored(rows.get(&key)).unwrap_or_default();
+        known.take(position, row);
+        known
+    } else {
+        // What an evaluation said before it was amended counts no more, so everything is taken in again.
+        let mut known = SequenceAssessments::default();
+        for (key, row) in rows.scan(&[b"e", &sequence_key(sequence)[..]].concat()) {
+            if let Some(row) = stored(Some(row)) {
+                known.take(number_of(&key[9..]), row);
+            }
+        }
+        known
+    };
     rows.put(&key, &encode(&known));
     let positions: Vec<u64> = stored(rows.get(&[b"s", &sequence_key(sequence)[..]].concat())).unwrap_or_default();
     for position in positions {
         let query: Option<QueryRow> = stored(rows.get(&[b"q", &position.to_be_bytes()[..]].concat()));
         if let Some(query) = query {
             settle(rows, position, &query, false);
+        }
+    }
+}
+
+fn assessment_of(assessment: &ArchivedAssessment) -> AssessmentRow {
+    AssessmentRow {
+        source_id: assessment.source_id.as_str().to_owned(),
+        status: cognilog_core::event::EvaluationStatus(assessment.status.0).as_str().to_owned(),
+        reason: assessment.reason.as_ref().map(|text| text.as_str().to_owned()),
+    }
+}
+
+impl SequenceAssessments {
+    /// Takes in the evaluation at a position behind all that were taken in before.
+    fn take(&mut self, position: u64, row: EvaluationRow) {
+        self.evaluations += 1;
+        for assessment in row.assessments {
+            let times = self.sources.get(&assessment.source_id).map_or(0, |earlier| earlier.times) + 1;
+            let latest = SourceAssessment {
+                status: assessment.status,
+                reason: assessment.reason,
+                trigger: row.trigger.clone(),
+                position,
+                time: row.time,
+                times,
+            };
+            self.sources.insert(assessment.source_id, latest);
         }
     }
 }
@@ -168,6 +225,7 @@ impl Projection for EvaluationStatusFold {
             Some((b'p', rest)) => format!("pending@{}", number_of(rest)),
             Some((b's', rest)) => format!("queries:{}", sequence_of(rest)),
             Some((b'a', rest)) => format!("assessments:{}", sequence_of(rest)),
+            Some((b'e', rest)) => format!("evaluation@{}", number_of(rest.get(8..).unwrap_or_default())),
             _ => String::new(),
         }
     }
@@ -176,6 +234,7 @@ impl Projection for EvaluationStatusFold {
         match key.first() {
             Some(b'q') => to_value(&decode::<QueryRow>(row)?),
             Some(b'a') => to_value(&decode::<SequenceAssessments>(row)?),
+            Some(b'e') => to_value(&decode::<EvaluationRow>(row)?),
             Some(b's') => to_value(&decode::<Vec<u64>>(row)?),
             _ => to_value(&decode::<Vec<String>>(row)?),
         }

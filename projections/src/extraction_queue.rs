@@ -3,12 +3,14 @@
 //! ```text
 //! 'x' extraction id                     → the extraction
 //! 'p' position of the event, id         → nothing; the row is there while the extraction is pending
+//! 'e' position of an event              → the ids of the extractions that it speaks of
+//! 'n'                                   → how many extractions the trace has
 //! ```
 
 use bincode::{Decode, Encode};
 use cognilog_core::event::{
-    ArchivedCommittedItem, ArchivedExtractionItem, ArchivedExtractionPending, ArchivedExtractionReviewed, Body,
-    CommitOutcome, EventKind, EventView, ReviewDecision,
+    ArchivedCommittedItem, ArchivedExtractionEdit, ArchivedExtractionItem, ArchivedExtractionPending,
+    ArchivedExtractionReviewed, Body, CommitOutcome, EventKind, EventView, ReviewDecision,
 };
 use cognilog_core::extraction::{ExtractionState, fold_commit, fold_review};
 use cognilog_storage::{ChangeSet, Fold, Scope, View};
@@ -16,7 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::projection::{Projection, to_value};
-use crate::query::{QueryError, stream_key};
+use crate::query::{EventTime as _, QueryError, stream_key};
 use crate::row::{RowError, decode, encode, number_of, stored};
 
 /// The fold.
@@ -46,6 +48,21 @@ pub struct Item {
     pub source: Option<String>,
 }
 
+/// The fields that a decision replaced; what is absent stayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+#[allow(missing_docs, reason = "each field is the item's of the same name")]
+pub struct Edit {
+    pub types: Option<Vec<String>>,
+    pub task: Option<String>,
+    pub content: Option<String>,
+    pub score: Option<String>,
+    pub tags: Option<String>,
+    pub scopes: Option<Vec<String>>,
+    pub resource_ids: Option<Vec<String>>,
+    pub owner: Option<String>,
+    pub source: Option<String>,
+}
+
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct DecisionRow {
@@ -61,6 +78,8 @@ pub struct DecisionRow {
     pub reason: Option<String>,
     /// The text after the decision, if it edited the text.
     pub content: Option<String>,
+    /// Everything that it edited.
+    pub edited: Option<Edit>,
     /// When, in microseconds since 1970.
     pub time: i64,
 }
@@ -101,6 +120,8 @@ pub struct ExtractionRow {
     pub current: Item,
     /// Every decision, in order.
     pub decisions: Vec<DecisionRow>,
+    /// What each commit made of it, in order.
+    pub outcomes: Vec<OutcomeRow>,
     /// What the last commit made of it.
     pub outcome: Option<OutcomeRow>,
     /// When it was extracted, in microseconds since 1970.
@@ -125,7 +146,7 @@ impl Fold for ExtractionQueue {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn scope(&self) -> Scope {
@@ -137,133 +158,207 @@ impl Fold for ExtractionQueue {
     }
 
     fn apply(&self, rows: &mut ChangeSet<'_>, event: &EventView<'_>) {
+        let position = event.amends.unwrap_or(event.envelope.position).0;
+        let events_key = [b"e", &position.to_be_bytes()[..]].concat();
+        let mut earlier = Earlier::default();
+        if event.amends.is_some() {
+            // What the event said before it was amended is taken back first.
+            let ids: Vec<String> = stored(rows.get(&events_key)).unwrap_or_default();
+            for id in &ids {
+                let mut row = load(rows, id);
+                earlier.time = earlier.time.or(row.take_back(position));
+                save(rows, row);
+            }
+            earlier.id = ids.into_iter().next();
+        }
+        let mut ids = Vec::new();
         match event.body {
-            Body::ExtractionPending(pending) => take_pending(rows, event, pending),
-            Body::ExtractionReviewed(reviewed) => take_review(rows, event, reviewed),
+            Body::ExtractionPending(pending) => ids.push(take_pending(rows, event, position, pending, earlier)),
+            Body::ExtractionReviewed(reviewed) => {
+                ids.push(take_review(rows, event.time_after(earlier.time), position, reviewed));
+            }
             Body::ExtractionCommitted(committed) => {
-                take_outcome(rows, event, &committed.item);
-                committed.more.iter().for_each(|item| take_outcome(rows, event, item));
+                ids.push(take_outcome(rows, position, &committed.item));
+                ids.extend(committed.more.iter().map(|item| take_outcome(rows, position, item)));
             }
             _ => {}
         }
+        rows.put(&events_key, &encode(&ids));
     }
+}
+
+/// What is known of an event from before it was amended.
+#[derive(Default)]
+struct Earlier {
+    id: Option<String>,
+    time: Option<i64>,
 }
 
 fn load(rows: &ChangeSet<'_>, id: &str) -> ExtractionRow {
-    stored(rows.get(&[b"x", id.as_bytes()].concat())).unwrap_or_else(|| ExtractionRow {
-        extraction_id: id.to_owned(),
-        state: ExtractionState::Pending.as_str().to_owned(),
-        ..ExtractionRow::default()
-    })
+    stored(rows.get(&[b"x", id.as_bytes()].concat()))
+        .unwrap_or_else(|| ExtractionRow { extraction_id: id.to_owned(), ..ExtractionRow::default() })
 }
 
-fn save(rows: &mut ChangeSet<'_>, row: &ExtractionRow) {
+fn save(rows: &mut ChangeSet<'_>, mut row: ExtractionRow) {
+    row.fold();
     let id = row.extraction_id.as_bytes();
-    let pending = [b"p", &row.position.to_be_bytes()[..], id].concat();
-    if row.position > 0 && row.state() == ExtractionState::Pending {
-        rows.put(&pending, &[]);
-    } else {
-        rows.delete(&pending);
+    let key = [b"x", id].concat();
+    // The pending row stands behind the position, which an amendment may have taken away.
+    let before: Option<ExtractionRow> = stored(rows.get(&key));
+    if let Some(before) = before.filter(|before| before.position > 0) {
+        rows.delete(&[b"p", &before.position.to_be_bytes()[..], id].concat());
     }
-    rows.put(&[b"x", id].concat(), &encode(row));
+    if row.position > 0 && row.state() == ExtractionState::Pending {
+        rows.put(&[b"p", &row.position.to_be_bytes()[..], id].concat(), &[]);
+    }
+    if id.is_empty() || (row.position == 0 && row.decisions.is_empty() && row.outcomes.is_empty()) {
+        rows.delete(&key);
+    } else {
+        rows.put(&key, &encode(&row));
+    }
 }
 
-fn take_pending(rows: &mut ChangeSet<'_>, event: &EventView<'_>, pending: &ArchivedExtractionPending) {
-    let id = match pending.extraction_id.as_ref() {
-        Some(id) => id.as_str().to_owned(),
-        None => {
-            let (_, trace) = event.stream.parts();
-            let index = match event.amends {
-                Some(target) => format!("@{target}"),
-                None => event.envelope.stream_index.to_string(),
-            };
-            format!("ext-{trace}-{index}")
+impl ExtractionRow {
+    /// Removes what the event at the position said; gives its time.
+    fn take_back(&mut self, position: u64) -> Option<i64> {
+        let decided = self.decisions.iter().find(|decision| decision.position == position).map(|row| row.time);
+        self.decisions.retain(|decision| decision.position != position);
+        self.outcomes.retain(|outcome| outcome.position != position);
+        let extracted = (self.position == position).then_some(self.time);
+        if extracted.is_some() {
+            (self.position, self.time, self.original) = (0, 0, Item::default());
+            (self.sequence, self.trigger, self.branch_id) = (None, None, None);
         }
+        decided.or(extracted)
+    }
+
+    /// Makes state, version, current text and outcome from the extraction, its decisions and its outcomes, each in the
+    /// order of the log, so that it does not matter which of them came first or was amended.
+    fn fold(&mut self) {
+        let mut state = ExtractionState::Pending;
+        let mut current = self.original.clone();
+        let mut outcomes = self.outcomes.iter().peekable();
+        let commit = |state, outcome: &OutcomeRow| {
+            fold_commit(state, CommitOutcome::from_word(&outcome.outcome).unwrap_or(CommitOutcome::UNKNOWN))
+        };
+        for (index, decision) in self.decisions.iter_mut().enumerate() {
+            while let Some(outcome) = outcomes.next_if(|outcome| outcome.position < decision.position) {
+                state = commit(state, outcome);
+            }
+            decision.version = index as u64 + 1;
+            let word = ReviewDecision::from_word(&decision.decision).unwrap_or(ReviewDecision::UNKNOWN);
+            // A committed extraction keeps what was committed, whatever an old log decided on it afterwards.
+            if state != ExtractionState::Committed {
+                current = self.original.clone();
+                if let (ReviewDecision::EDIT, Some(edit)) = (word, &decision.edited) {
+                    edit.apply(&mut current);
+                }
+            }
+            state = fold_review(state, word);
+        }
+        state = outcomes.fold(state, commit);
+        self.state = state.as_str().to_owned();
+        self.version = self.decisions.len() as u64;
+        self.current = current;
+        self.outcome = self.outcomes.last().cloned();
+    }
+}
+
+impl Edit {
+    fn apply(&self, item: &mut Item) {
+        if let Some(types) = &self.types {
+            item.types.clone_from(types);
+        }
+        if let Some(content) = &self.content {
+            item.content.clone_from(content);
+        }
+        replace(&mut item.task, &self.task);
+        replace(&mut item.score, &self.score);
+        replace(&mut item.tags, &self.tags);
+        replace(&mut item.scopes, &self.scopes);
+        replace(&mut item.resource_ids, &self.resource_ids);
+        replace(&mut item.owner, &self.owner);
+        replace(&mut item.source, &self.source);
+    }
+}
+
+/// Puts a row of an event at a position among those of other events, in the order of the log.
+fn insert<T>(list: &mut Vec<T>, row: T, position_of: impl Fn(&T) -> u64) {
+    let place = list.partition_point(|other| position_of(other) <= position_of(&row));
+    list.insert(place, row);
+}
+
+fn take_pending(
+    rows: &mut ChangeSet<'_>,
+    event: &EventView<'_>,
+    position: u64,
+    pending: &ArchivedExtractionPending,
+    earlier: Earlier,
+) -> String {
+    let mut number: u64 = stored(rows.get(b"n")).unwrap_or_default();
+    if earlier.id.is_none() {
+        number += 1;
+        rows.put(b"n", &encode(&number));
+    }
+    let id = match pending.extraction_id.as_ref().filter(|id| !id.is_empty()) {
+        Some(id) => id.as_str().to_owned(),
+        // An id that was made stays; a new one counts extractions alone, so that it is the same in every store that
+        // has the trace.
+        None => earlier.id.unwrap_or_else(|| format!("ext-{}-{number}", event.stream.parts().1)),
     };
     let mut row = load(rows, &id);
-    // The first event with an id is the extraction; the same id again adds nothing. An amendment replaces its text.
-    if row.position > 0 && event.amends.is_none() {
-        return;
-    }
-    row.original = item_of(&pending.item);
-    row.trigger = text(&pending.trigger);
-    row.branch_id = text(&pending.branch_id);
-    row.sequence = pending.sequence.as_ref().map(|sequence| sequence.to_native());
+    // The first event with an id is the extraction; the same id again adds nothing.
     if row.position == 0 {
-        row.position = event.amends.unwrap_or(event.envelope.position).0;
-        row.time = event.envelope.time().0;
+        row.position = position;
+        row.time = event.time_after(earlier.time);
+        row.original = item_of(&pending.item);
+        row.trigger = text(&pending.trigger);
+        row.branch_id = text(&pending.branch_id);
+        row.sequence = pending.sequence.as_ref().map(|sequence| sequence.to_native());
+        save(rows, row);
     }
-    // Decisions that came before their extraction apply to its text now.
-    let edited = row.state() == ExtractionState::Edited;
-    let content = row.decisions.iter().rev().find_map(|decision| decision.content.clone()).filter(|_| edited);
-    if !edited {
-        row.current = row.original.clone();
-    } else if let Some(content) = content {
-        row.current = Item { content, ..row.original.clone() };
-    }
-    save(rows, &row);
+    id
 }
 
-fn take_review(rows: &mut ChangeSet<'_>, event: &EventView<'_>, reviewed: &ArchivedExtractionReviewed) {
+fn take_review(rows: &mut ChangeSet<'_>, time: i64, position: u64, reviewed: &ArchivedExtractionReviewed) -> String {
     let mut row = load(rows, reviewed.extraction_id.as_str());
-    let decision = ReviewDecision(reviewed.decision.0);
-    let before = row.state();
-    let state = fold_review(before, decision);
-    let content = reviewed.edited.as_ref().and_then(|edited| text(&edited.content));
-    // A committed extraction keeps what was committed, whatever an old log decided on it afterwards.
-    if before != ExtractionState::Committed {
-        row.current = row.original.clone();
-        if let (ReviewDecision::EDIT, Some(edited)) = (decision, reviewed.edited.as_ref()) {
-            let json = |field: &rkyv_option::Json| field.as_ref().map(|json| json.as_str().to_owned());
-            if let Some(types) = edited.types.as_ref() {
-                row.current.types = types.iter().map(|word| word.as_str().to_owned()).collect();
-            }
-            if let Some(content) = &content {
-                row.current.content.clone_from(content);
-            }
-            replace(&mut row.current.task, text(&edited.task));
-            replace(&mut row.current.score, json(&edited.score));
-            replace(&mut row.current.tags, json(&edited.tags));
-            replace(&mut row.current.scopes, edited.scopes.as_ref().map(texts));
-            replace(&mut row.current.resource_ids, edited.resource_ids.as_ref().map(texts));
-            replace(&mut row.current.owner, text(&edited.owner));
-            replace(&mut row.current.source, json(&edited.source));
-        }
-    }
-    row.version += 1;
-    row.state = state.as_str().to_owned();
-    row.decisions.push(DecisionRow {
-        position: event.envelope.position.0,
-        decision: decision.as_str().to_owned(),
-        version: row.version,
+    let edited = reviewed.edited.as_ref().map(edit_of);
+    let decision = DecisionRow {
+        position,
+        decision: ReviewDecision(reviewed.decision.0).as_str().to_owned(),
+        version: 0,
         reviewer: text(&reviewed.reviewer),
         reason: text(&reviewed.reason),
-        content,
-        time: event.envelope.time().0,
-    });
-    save(rows, &row);
+        content: edited.as_ref().and_then(|edited| edited.content.clone()),
+        edited,
+        time,
+    };
+    insert(&mut row.decisions, decision, |decision| decision.position);
+    save(rows, row);
+    reviewed.extraction_id.as_str().to_owned()
 }
 
-fn take_outcome(rows: &mut ChangeSet<'_>, event: &EventView<'_>, item: &ArchivedCommittedItem) {
+fn take_outcome(rows: &mut ChangeSet<'_>, position: u64, item: &ArchivedCommittedItem) -> String {
     let mut row = load(rows, item.extraction_id.as_str());
     let outcome = match item.outcome.as_ref() {
         Some(outcome) => CommitOutcome(outcome.0),
         None if item.error.is_some() => CommitOutcome::FAILED,
         None => CommitOutcome::SAVED,
     };
-    row.state = fold_commit(row.state(), outcome).as_str().to_owned();
-    row.outcome = Some(OutcomeRow {
-        position: event.envelope.position.0,
+    let outcome = OutcomeRow {
+        position,
         outcome: outcome.as_str().to_owned(),
         knowledge_id: text(&item.knowledge_id),
         error: text(&item.error),
-    });
-    save(rows, &row);
+    };
+    insert(&mut row.outcomes, outcome, |outcome| outcome.position);
+    save(rows, row);
+    item.extraction_id.as_str().to_owned()
 }
 
-fn replace<T>(field: &mut Option<T>, value: Option<T>) {
+fn replace<T: Clone>(field: &mut Option<T>, value: &Option<T>) {
     if value.is_some() {
-        *field = value;
+        field.clone_from(value);
     }
 }
 
@@ -302,18 +397,36 @@ fn item_of(item: &ArchivedExtractionItem) -> Item {
     }
 }
 
+fn edit_of(edit: &ArchivedExtractionEdit) -> Edit {
+    let json = |field: &rkyv_option::Json| field.as_ref().map(|json| json.as_str().to_owned());
+    Edit {
+        types: edit.types.as_ref().map(texts),
+        task: text(&edit.task),
+        content: text(&edit.content),
+        score: json(&edit.score),
+        tags: json(&edit.tags),
+        scopes: edit.scopes.as_ref().map(texts),
+        resource_ids: edit.resource_ids.as_ref().map(texts),
+        owner: text(&edit.owner),
+        source: json(&edit.source),
+    }
+}
+
 impl Projection for ExtractionQueue {
     fn show_key(&self, key: &[u8]) -> String {
         match key.split_first() {
             Some((b'x', id)) => format!("extraction:{}", String::from_utf8_lossy(id)),
             Some((b'p', rest)) => format!("pending@{}", number_of(rest)),
-            _ => String::new(),
+            Some((b'e', rest)) => format!("event@{}", number_of(rest)),
+            _ => "count".to_owned(),
         }
     }
 
     fn show_row(&self, key: &[u8], row: &[u8]) -> Result<Value, RowError> {
         match key.first() {
             Some(b'x') => to_value(&decode::<ExtractionRow>(row)?),
+            Some(b'e') => to_value(&decode::<Vec<String>>(row)?),
+            Some(b'n') => to_value(&decode::<u64>(row)?),
             _ => Ok(Value::Bool(true)),
         }
     }

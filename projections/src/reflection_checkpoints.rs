@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::projection::{Projection, to_value};
-use crate::query::{QueryError, stream_key};
+use crate::query::{EventTime as _, QueryError, stream_key};
 use crate::row::{RowError, decode, encode, number_of, stored};
 
 /// The fold.
@@ -35,6 +35,8 @@ pub struct Checkpoint {
 pub struct ReflectionRow {
     /// First and last message that were read.
     pub reflected_range: Option<(i64, i64)>,
+    /// How far the trace counts as reflected by it.
+    pub end: Option<i64>,
     /// Whether a dream has consumed it. One that came from a file counts as consumed, so that the first dream after a
     /// migration repeats nothing (DESIGN section 10).
     pub digested: bool,
@@ -50,7 +52,7 @@ impl Fold for ReflectionCheckpoints {
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn scope(&self) -> Scope {
@@ -69,21 +71,31 @@ impl Fold for ReflectionCheckpoints {
             [first, last] => Some((first.to_native(), last.to_native())),
             _ => None,
         });
+        let earlier: Option<ReflectionRow> = stored(rows.get(&key));
+        // An amendment is imported whatever it amends, so the event's own origin stays.
+        let digested = match &earlier {
+            Some(earlier) => earlier.digested,
+            None => event.envelope.imported,
+        };
         let row = ReflectionRow {
             reflected_range: range,
-            digested: event.envelope.imported || reflection.digested_by.is_some(),
+            // A reflection without a readable range ends, by the document, at its own sequence.
+            end: range.map(|range| range.1).or(event.envelope.sequence),
+            digested: digested || reflection.digested_by.is_some(),
             digested_by: reflection.digested_by.as_ref().map(|text| text.as_str().to_owned()),
-            time: event.envelope.time().0,
+            time: event.time_after(earlier.as_ref().map(|earlier| earlier.time)),
         };
-        let earlier: Option<ReflectionRow> = stored(rows.get(&key));
         let mut checkpoint: Checkpoint = stored(rows.get(b"c")).unwrap_or_default();
         checkpoint.reflections += u64::from(earlier.is_none());
         checkpoint.undigested -= u64::from(earlier.is_some_and(|earlier| !earlier.digested));
         checkpoint.undigested += u64::from(!row.digested);
-        // A reflection without a readable range ends, by the document, at its own sequence.
-        let end = row.reflected_range.map(|range| range.1).or(event.envelope.sequence);
-        checkpoint.reflected_at_sequence = checkpoint.reflected_at_sequence.max(end);
+        checkpoint.reflected_at_sequence = checkpoint.reflected_at_sequence.max(row.end);
         rows.put(&key, &encode(&row));
+        if event.amends.is_some() {
+            // The range may have become shorter.
+            let ends = rows.scan(b"r").into_iter().filter_map(|(_, row)| stored::<ReflectionRow>(Some(row))?.end);
+            checkpoint.reflected_at_sequence = ends.max();
+        }
         rows.put(b"c", &encode(&checkpoint));
     }
 }

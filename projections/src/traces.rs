@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use bincode::{Decode, Encode};
 use cognilog_core::StreamId;
 use cognilog_core::event::{Body, EventKind, EventView};
-use cognilog_storage::{ChangeSet, Fold, Scope, StoreError, View};
+use cognilog_storage::{ChangeSet, Fold, Scope, View};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -222,6 +222,6 @@ pub fn goals(view: &View<'_>, stream_number: u64) -> Result<BTreeMap<String, Goa
 }
 
 fn read<T: Decode<()>>(view: &View<'_>, key: &[u8]) -> Result<Option<T>, QueryError> {
-    let row = view.row("traces", key).map_err(StoreError::from)?;
+    let row = view.row("traces", key)?;
     Ok(row.map(|row| decode(&row)).transpose()?)
 }

@@ -14,6 +14,8 @@ pub enum Severity {
     Absent,
     /// A value of another type was understood, such as a number where text is expected.
     Coerced,
+    /// An item of a list does not fit and is left out; the others count.
+    Dropped,
     /// The event does not fit its kind here.
     Unfit,
 }
@@ -69,6 +71,11 @@ impl<'s> Reader<'s> {
         self.within(format!(".{key}"), |reader| T::read(object.get(key), reader))
     }
 
+    /// Whether a problem noted since there were `before` of them keeps the event from fitting.
+    fn is_unfit_since(&self, before: usize) -> bool {
+        self.problems[before..].iter().any(|problem| problem.severity == Severity::Unfit)
+    }
+
     fn mismatch(&mut self, expected: &str, node: &Node<'_>) {
         self.note(Severity::Unfit, format!("expected {expected}, found {}", node.type_name()));
     }
@@ -78,6 +85,14 @@ impl<'s> Reader<'s> {
 pub(crate) trait Field: Sized + Default + Serialize {
     /// Reads the field; what does not fit is noted and a default taken.
     fn read(node: Option<&Node<'_>>, reader: &mut Reader<'_>) -> Self;
+
+    /// Reads the field where it may be absent; `null` is absent too.
+    fn read_optional(node: Option<&Node<'_>>, reader: &mut Reader<'_>) -> Option<Self> {
+        let node = node.filter(|node| !node.is_null())?;
+        let before = reader.problems.len();
+        let value = Self::read(Some(node), reader);
+        (!reader.is_unfit_since(before)).then_some(value)
+    }
 
     /// Whether the field is left out of the JSON.
     fn is_absent(&self) -> bool {
@@ -100,6 +115,20 @@ impl Field for String {
             _ => {
                 reader.mismatch("a string", node);
                 String::new()
+            }
+        }
+    }
+
+    /// Text beside what makes the event, such as a reason or an error, is taken as its JSON when it is no string, so
+    /// that the rest of the event counts and nothing is passed over.
+    fn read_optional(node: Option<&Node<'_>>, reader: &mut Reader<'_>) -> Option<String> {
+        let node = node.filter(|node| !node.is_null())?;
+        match node.value {
+            Value::Text(_) | Value::Number(_) => Some(String::read(Some(node), reader)),
+            _ => {
+                let found = node.type_name();
+                reader.note(Severity::Coerced, format!("expected a string, found {found}, taken as its JSON"));
+                Some(node.raw(reader.source).to_owned())
             }
         }
     }
@@ -131,11 +160,7 @@ impl Field for i64 {
 
 impl<T: Field> Field for Option<T> {
     fn read(node: Option<&Node<'_>>, reader: &mut Reader<'_>) -> Option<T> {
-        let node = node.filter(|node| !node.is_null())?;
-        let before = reader.problems.len();
-        let value = T::read(Some(node), reader);
-        let unfit = reader.problems[before..].iter().any(|problem| problem.severity == Severity::Unfit);
-        (!unfit).then_some(value)
+        T::read_optional(node, reader)
     }
 
     fn is_absent(&self) -> bool {
@@ -153,10 +178,20 @@ impl<T: Field> Field for Vec<T> {
             reader.mismatch("a list", node);
             return Vec::new();
         };
-        list.iter()
-            .enumerate()
-            .map(|(index, item)| reader.within(format!("[{index}]"), |reader| T::read(Some(item), reader)))
-            .collect()
+        let mut items = Vec::with_capacity(list.len());
+        for (index, item) in list.iter().enumerate() {
+            let before = reader.problems.len();
+            let value = reader.within(format!("[{index}]"), |reader| T::read(Some(item), reader));
+            // One item that cannot be understood takes nothing from the others.
+            if reader.is_unfit_since(before) {
+                for problem in &mut reader.problems[before..] {
+                    problem.severity = problem.severity.min(Severity::Dropped);
+                }
+            } else {
+                items.push(value);
+            }
+        }
+        items
     }
 }
 

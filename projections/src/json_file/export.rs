@@ -28,6 +28,8 @@ pub struct Exported {
     pub frame: FileFrame,
     /// Whether the frame came from a file; otherwise it is the native one.
     pub frame_recorded: bool,
+    /// Whether some of the events were recorded here, so that another profile may spell them otherwise.
+    pub has_native: bool,
     /// Each event's position and JSON.
     pub events: Vec<(Position, String)>,
     /// The position of the trace's last event of any kind.
@@ -68,13 +70,22 @@ enum Stored {
     Typed(Box<Event>),
 }
 
+/// A cognition event on its way into the file.
+struct Gathered {
+    position: Position,
+    kind: EventKind,
+    /// Whether the event came from a file, whose form it keeps.
+    imported: bool,
+    content: Stored,
+}
+
 /// Gathers a trace's cognition events as of a position, each in its last amended form, in the order of the log.
 ///
 /// # Errors
 /// There is no such trace, an event is damaged, or the disk refuses.
 pub fn export(snapshot: &Snapshot, trace: &TraceId, to: Position, profile: Profile) -> Result<Exported, ExportError> {
     let mut frame: Option<FileFrame> = None;
-    let mut events: Vec<(Position, EventKind, Stored)> = Vec::new();
+    let mut events: Vec<Gathered> = Vec::new();
     let mut places: HashMap<Position, usize> = HashMap::new();
     let mut last = Position::START;
     snapshot.visit_stream(&StreamId::Trace(trace.clone()), Position::START, |event| {
@@ -94,7 +105,7 @@ pub fn export(snapshot: &Snapshot, trace: &TraceId, to: Position, profile: Profi
                 if let Some(Event::EventAmended(amended)) = stored.event()?
                     && let Some(place) = places.get(&Position(amended.position.max(0) as u64))
                 {
-                    events[*place].2 = Stored::Text(amended.text);
+                    events[*place].content = Stored::Text(amended.text);
                 }
             }
             _ if envelope.is_cognition => {
@@ -103,7 +114,12 @@ pub fn export(snapshot: &Snapshot, trace: &TraceId, to: Position, profile: Profi
                     _ => Stored::Text(stored.json()?),
                 };
                 places.insert(envelope.position, events.len());
-                events.push((envelope.position, envelope.kind, content));
+                events.push(Gathered {
+                    position: envelope.position,
+                    kind: envelope.kind,
+                    imported: envelope.imported,
+                    content,
+                });
             }
             _ => {}
         }
@@ -115,17 +131,21 @@ pub fn export(snapshot: &Snapshot, trace: &TraceId, to: Position, profile: Profi
     let frame_recorded = frame.is_some();
     let frame = frame.unwrap_or_else(|| FileFrame::native(trace.as_str()));
     let mut forms = Forms::default();
+    let has_native = events.iter().any(|event| !event.imported);
     let mut printed = Vec::with_capacity(events.len());
-    for (position, kind, content) in events {
+    for Gathered { position, kind, imported, content } in events {
+        let changes = !imported && forms.changes(kind, profile);
         let text = match content {
-            Stored::Text(text) => text,
-            Stored::Typed(event) if forms.changes(kind, profile) => {
-                super::spell(&frame.style, forms.print(&event, profile))
+            Stored::Text(text) if imported => text,
+            Stored::Text(text) if changes => super::spell(&frame.style, forms.print(kind, &text, profile)?),
+            Stored::Text(text) => super::spell(&frame.style, text),
+            Stored::Typed(event) if changes => {
+                super::spell(&frame.style, forms.print(kind, &event.to_json(), profile)?)
             }
             Stored::Typed(event) => frame.spell(&event),
         };
         forms.learn(kind, &text);
         printed.push((position, text));
     }
-    Ok(Exported { frame, frame_recorded, events: printed, last })
+    Ok(Exported { frame, frame_recorded, has_native, events: printed, last })
 }

@@ -94,6 +94,31 @@ impl JsonFile {
     }
 }
 
+impl JsonFile {
+    /// The file as it would be of another trace; one that does not name its trace stays as it is.
+    ///
+    /// # Errors
+    /// The frame is no JSON, which cannot be for a file that was read.
+    pub fn renamed(&self, trace_id: &str) -> Result<JsonFile, JsonError> {
+        let mut file = self.clone();
+        if self.trace_id.is_none() {
+            return Ok(file);
+        }
+        let joined = format!("{}[]{}", self.frame.before, self.frame.after);
+        let root = Node::parse(&joined)?;
+        let Some(span) = root.get("trace_id").map(|node| node.span.clone()) else { return Ok(file) };
+        let name = spell(&self.frame.style, serde_json::Value::from(trace_id).to_string());
+        let after_at = self.frame.before.len() + "[]".len();
+        if span.end <= self.frame.before.len() {
+            file.frame.before.replace_range(span, &name);
+        } else {
+            file.frame.after.replace_range(span.start - after_at..span.end - after_at, &name);
+        }
+        file.trace_id = Some(trace_id.to_owned());
+        Ok(file)
+    }
+}
+
 impl FileFrame {
     /// How a file of a trace that never was one is written: as Python's `json.dump(…, ensure_ascii=False, indent=2)`.
     #[must_use]
@@ -178,7 +203,7 @@ pub struct Classified {
     pub problems: Vec<Problem>,
     /// The integer under `sequence`.
     pub sequence: Option<i64>,
-    /// The text under `timestamp`.
+    /// The text under `timestamp`, or under another key that the kind has for it.
     pub timestamp: Option<String>,
 }
 
@@ -196,7 +221,11 @@ pub fn classify(text: &str, style: &JsonStyle) -> Result<Classified, JsonError> 
         canonical,
         fits,
         sequence: node.get("sequence").and_then(Node::as_integer),
-        timestamp: node.get("timestamp").and_then(Node::as_text).map(str::to_owned),
+        timestamp: match node.get("timestamp").and_then(Node::as_text) {
+            Some(text) => Some(text.to_owned()),
+            // Messages of other writers have their time under another key.
+            None => read.event.as_ref().and_then(Event::timestamp).map(str::to_owned),
+        },
         event: read.event,
         problems: read.problems,
     })
@@ -214,7 +243,9 @@ pub enum Match {
 }
 
 /// The keys that make an event the one it is (DESIGN section 5, fidelity).
-const IDENTITY: [&str; 6] = ["type", "sequence", "query_sequence", "query", "source_ids", "content"];
+///
+/// The id of an extraction is one of them: a decision about another extraction is another event.
+const IDENTITY: [&str; 7] = ["type", "sequence", "query_sequence", "query", "source_ids", "content", "extraction_id"];
 
 /// Compares an event of a file with the one the log has in its place.
 ///
@@ -233,4 +264,20 @@ pub fn match_events(ours: &str, theirs: &str) -> Result<Match, JsonError> {
     let objects = left.as_object().is_some() && right.as_object().is_some();
     let identical = objects && IDENTITY.iter().all(|key| same(key));
     Ok(if identical || cognilog_core::json::equal(&left, &right) { Match::Amended } else { Match::Other })
+}
+
+/// As [`match_events`], for an event whose Python form (`printed`) may differ from its native one: also gives the file's
+/// event in the native form, if that is another text.
+///
+/// # Errors
+/// As [`match_events`].
+pub fn match_native(ours: &str, printed: &str, theirs: &str) -> Result<(Match, Option<String>), JsonError> {
+    if ours == theirs || ours == printed {
+        return Ok((match_events(ours, theirs)?, None));
+    }
+    let restored = form::restore(ours, printed, theirs)?;
+    if cognilog_core::json::equal(&Node::parse(&restored)?, &Node::parse(ours)?) {
+        return Ok((Match::Same, None));
+    }
+    Ok((match_events(ours, &restored)?, Some(restored)))
 }
