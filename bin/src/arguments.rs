@@ -10,10 +10,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// else is a fold of it. stdout is data, stderr is everything else. Exit codes: 0 fine, 1 failed, 2 usage, 3 data
 /// damaged, 4 busy or conflict (try again).
 #[derive(Debug, Parser)]
-#[command(name = "cognilog", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "cognilog", version)]
 pub(crate) struct Arguments {
     /// The store; without it $COGNILOG_STORE, else the nearest .cognilog folder upward
-    #[arg(long, global = true, value_name = "DIR", env = "COGNILOG_STORE")]
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
     /// Print JSON: one array from verbs that list, one object a line from verbs that stream
     #[arg(long, global = true)]
@@ -162,10 +162,10 @@ pub(crate) struct ExportArguments {
     /// For whom
     #[arg(long, value_enum, default_value = "native")]
     pub(crate) profile: ProfileChoice,
-    /// Write every trace to DIR/{trace}/cognition_log.json
-    #[arg(long, value_name = "DIR")]
-    pub(crate) all: Option<PathBuf>,
-    /// Go on: keep the files of --all up to date until the program is stopped
+    /// Write every trace to DIR/{trace}/cognition_log.json; without DIR into the folder of the settings
+    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    pub(crate) all: Option<Option<PathBuf>>,
+    /// Go on: keep the files of --all up to date, as the Python readers expect them, until the program is stopped
     #[arg(long, requires = "all")]
     pub(crate) follow: bool,
 }

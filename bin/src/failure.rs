@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use crate::output::{note, printable};
+
 /// A failure of a verb.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -29,7 +31,7 @@ impl Failure {
     }
 
     pub(crate) fn io(action: &str, path: &Path, error: &io::Error) -> Failure {
-        Failure::new(1, "io_error", format!("{action} {}: {error}", path.display()))
+        Failure::new(1, "io_error", format!("cannot {action} {}: {error}", path.display()))
     }
 
     /// Puts the place in front of the message.
@@ -42,6 +44,10 @@ impl Failure {
         self.broken_pipe
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn exit_code(&self) -> u8 {
         self.exit
     }
@@ -50,12 +56,12 @@ impl Failure {
     pub(crate) fn report(&self, json: bool) {
         if json {
             let error = serde_json::json!({ "code": self.code, "message": self.message, "hint": self.hint });
-            eprintln!("{}", serde_json::json!({ "error": error }));
+            note(&serde_json::json!({ "error": error }).to_string());
             return;
         }
-        eprintln!("error: {}", crate::output::printable(&self.message, 4_000));
+        note(&format!("error: {}", printable(&self.message, 4_000)));
         if let Some(hint) = &self.hint {
-            eprintln!("hint: {hint}");
+            note(&format!("hint: {}", printable(hint, 4_000)));
         }
     }
 }
@@ -70,6 +76,13 @@ impl From<cognilog::Error> for Failure {
         };
         let mut failure = Failure::new(exit, code, error.to_string());
         failure.hint = error.hint().map(str::to_owned);
+        if code == "io_error" {
+            // The library names the action, the path and what the system said; here it becomes a sentence.
+            failure.message.insert_str(0, "cannot ");
+        }
+        if code == "store_exists" {
+            failure.hint = Some("use it as it is, or name another folder".to_owned());
+        }
         failure
     }
 }

@@ -1,6 +1,7 @@
 //! stdout: buffered, in text for people or JSON for programs, with hostile characters made visible.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -58,6 +59,16 @@ impl Output {
     }
 }
 
+/// Says something to people on stderr. A closed stderr is no reason to fail: what matters is in the exit code.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// A path for a terminal.
+pub(crate) fn shown(path: &Path) -> String {
+    printable(&path.display().to_string(), 4_096)
+}
+
 /// Text for a terminal: at most `limit` characters, control and direction characters made visible, so that no stored
 /// text can act on the terminal or change how the line reads.
 pub(crate) fn printable(text: &str, limit: usize) -> String {
@@ -67,7 +78,17 @@ pub(crate) fn printable(text: &str, limit: usize) -> String {
             shown.push('…');
             break;
         }
-        let hidden = matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        let hidden = matches!(
+            character,
+            '\u{061c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        );
         match character {
             '\n' => shown.push('⏎'),
             '\t' => shown.push(' '),
@@ -94,6 +115,8 @@ mod tests {
         check("a\u{1b}[31m", "a\\u{1b}[31m");
         check("a\nb\tc", "a⏎b c");
         check("a\u{202e}b", "a\\u{202e}b");
+        check("\u{9b}2J\u{7f}", "\\u{9b}2J\\u{7f}");
+        check("\u{61c}\u{e0041}", "\\u{61c}\\u{e0041}");
         check("0123456789x", "0123456789…");
     }
 }

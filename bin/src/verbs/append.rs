@@ -1,13 +1,13 @@
 //! `append`: events from stdin, each answered with a receipt once it is on disk.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, IsTerminal};
 
 use cognilog::{Append, AppendEvent, Condition, Engine, Position, Receipt, StreamId, TraceId};
 
 use super::Place;
 use crate::arguments::AppendArguments;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 /// Lines that are recorded together when they are waiting together.
 const GROUP_LINES: usize = 512;
@@ -17,9 +17,16 @@ const LINE_BYTES_MAX: usize = 16 << 20;
 pub(crate) fn run(place: &Place, arguments: &AppendArguments, output: &mut Output) -> Result<u8, Failure> {
     let trace = TraceId::new(arguments.trace.clone()).map_err(cognilog::Error::from)?;
     let together = arguments.key.is_some() || arguments.expect_position.is_some();
+    if std::io::stdin().is_terminal() {
+        note("reading events from the terminal, one JSON object a line; Ctrl-D ends");
+    }
     let mut lines = Lines::new();
     // Nothing is made or opened for input that is wrong from the start.
     let mut group = lines.group(together)?;
+    if group.is_empty() {
+        note("no events on stdin: nothing was recorded");
+        return Ok(0);
+    }
     let engine = place.write_or_create()?;
     while !group.is_empty() {
         if together {
@@ -113,7 +120,9 @@ impl Lines {
             }
             let mut line = Vec::new();
             let mut limited = std::io::Read::take(&mut self.input, LINE_BYTES_MAX as u64 + 1);
-            limited.read_until(b'\n', &mut line)?;
+            limited
+                .read_until(b'\n', &mut line)
+                .map_err(|error| Failure::new(1, "io_error", format!("cannot read stdin: {error}")))?;
             if line.is_empty() {
                 break;
             }
@@ -139,7 +148,11 @@ impl Lines {
             return Ok(None);
         }
         Ok(Some(AppendEvent::from_json(text).map_err(|error| match error {
-            cognilog::Error::InvalidEvent { reason, .. } => Failure::new(1, "event_invalid", reason),
+            // The event is the line: a place within it is told by its column alone.
+            cognilog::Error::InvalidEvent { reason, .. } => {
+                let reason = reason.strip_prefix("line 1, ").unwrap_or(&reason);
+                Failure::new(1, "event_invalid", reason)
+            }
             error => error.into(),
         })?))
     }

@@ -6,7 +6,7 @@ use cognilog::{Comparison, Error};
 
 use super::Place;
 use crate::failure::Failure;
-use crate::output::{Output, printable};
+use crate::output::{Output, printable, shown};
 
 pub(crate) fn run(place: &Place, folder: &Path, output: &mut Output) -> Result<u8, Failure> {
     let engine = place.read()?;
@@ -16,7 +16,7 @@ pub(crate) fn run(place: &Place, folder: &Path, output: &mut Output) -> Result<u
         output.array(&compared)?;
     } else {
         for file in compared.iter().filter(|file| file.result != Comparison::Same) {
-            output.line(&format!("{}: {}", file.path.display(), printable(&file.result.to_string(), 400)))?;
+            output.line(&format!("{}: {}", shown(&file.path), printable(&file.result.to_string(), 400)))?;
         }
         output.line(&format!("{} files compared, {differing} differ", compared.len()))?;
     }

@@ -170,11 +170,12 @@ fn edits(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
-pub(crate) fn run(place: &Place, example: bool, output: &mut Output) -> Result<u8, Failure> {
-    if example {
-        output.raw(&example_file())?;
-        return Ok(0);
-    }
+pub(crate) fn example(output: &mut Output) -> Result<u8, Failure> {
+    output.raw(&example_file())?;
+    Ok(0)
+}
+
+pub(crate) fn run(place: &Place, output: &mut Output) -> Result<u8, Failure> {
     if output.json {
         let rows: Vec<_> = place
             .settings
@@ -186,7 +187,7 @@ pub(crate) fn run(place: &Place, example: bool, output: &mut Output) -> Result<u
         return Ok(0);
     }
     for (key, value, origin) in &place.settings.origins {
-        output.line(&format!("{key:<22} {:<24} {origin}", printable(value, 80)))?;
+        output.line(&format!("{key:<22} {:<24} {}", printable(value, 80), printable(origin, 4_096)))?;
     }
     Ok(0)
 }

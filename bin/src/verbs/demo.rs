@@ -6,14 +6,13 @@ use std::path::Path;
 use cognilog::event::{Assessment, Evaluation, EvaluationStatus};
 use cognilog::{At, Engine, ImportOptions, TraceId};
 
-use super::Place;
 use crate::failure::Failure;
-use crate::output::{Output, printable};
+use crate::output::{Output, note, printable, shown};
 
 /// A log as a Python agent leaves it, with one query half evaluated and two extractions, one of them reviewed.
 const LOG: &str = include_str!("demo_cognition_log.json");
 
-pub(crate) fn run(_: &Place, folder: Option<&Path>, output: &mut Output) -> Result<u8, Failure> {
+pub(crate) fn run(folder: Option<&Path>, output: &mut Output) -> Result<u8, Failure> {
     let named = folder;
     let temporary;
     let folder = match named {
@@ -23,11 +22,16 @@ pub(crate) fn run(_: &Place, folder: Option<&Path>, output: &mut Output) -> Resu
             temporary.path()
         }
     };
+    let store = folder.join("store");
+    // Looked at before anything is written, so that a second run changes nothing of the first.
+    if store.exists() {
+        return Err(Failure::new(1, "store_exists", format!("{} is there already", store.display()))
+            .with_hint("name a new folder, or none for a temporary one"));
+    }
     let source = folder.join("trace").join("demo-trace").join("cognition_log.json");
     let parent = source.parent().unwrap_or(folder);
     std::fs::create_dir_all(parent).map_err(|error| Failure::io("create", parent, &error))?;
     std::fs::write(&source, LOG).map_err(|error| Failure::io("write", &source, &error))?;
-    let store = folder.join("store");
     let engine = Engine::create(&store)?;
     let trace = TraceId::new("demo-trace").map_err(cognilog::Error::from)?;
     let check = |holds: bool, what: &str| {
@@ -101,7 +105,7 @@ pub(crate) fn run(_: &Place, folder: Option<&Path>, output: &mut Output) -> Resu
     output.line(&format!("   {} events, {} rows: all as it was recorded", found.events, found.rows))?;
     engine.close()?;
     if named.is_some() {
-        eprintln!("the store is at {}: try `cognilog --store {} status`", store.display(), store.display());
+        note(&format!("the store is at {0}: try `cognilog --store {0} status`", shown(&store)));
     }
     Ok(0)
 }

@@ -6,22 +6,28 @@ use std::path::Path;
 use cognilog::{At, Engine, Position, Profile, TraceId};
 
 use super::Place;
+use super::mirror::mirror;
 use crate::arguments::{ExportArguments, ProfileChoice};
 use crate::failure::Failure;
-use crate::output::{Output, printable};
+use crate::output::{Output, note, printable, shown};
 
 pub(crate) fn run(place: &Place, arguments: &ExportArguments, output: &mut Output) -> Result<u8, Failure> {
     let profile = match arguments.profile {
         ProfileChoice::Native => Profile::Native,
         ProfileChoice::Python => Profile::Python,
     };
-    let engine = place.read()?;
     if let Some(folder) = &arguments.all {
+        let Some(folder) = folder.as_ref().or(place.settings.folder.as_ref()) else {
+            return Err(Failure::usage("--all needs a folder")
+                .with_hint("name it behind --all, or set [json_files] folder in cognilog.toml"));
+        };
+        let engine = place.read()?;
         if arguments.follow {
-            return follow(&engine, folder, output);
+            return mirror(place, &engine, folder, output);
         }
         return all(&engine, folder, profile, output);
     }
+    let engine = place.read()?;
     let name = arguments.trace.as_deref().unwrap_or_default();
     let trace = TraceId::new(name.strip_prefix("trace:").unwrap_or(name)).map_err(cognilog::Error::from)?;
     let at = match (arguments.at_sequence, arguments.at_position) {
@@ -33,7 +39,7 @@ pub(crate) fn run(place: &Place, arguments: &ExportArguments, output: &mut Outpu
     match &arguments.output {
         Some(path) => {
             write_whole(path, &text)?;
-            eprintln!("wrote {} ({} bytes)", path.display(), text.len());
+            note(&format!("wrote {} ({} bytes)", shown(path), text.len()));
         }
         None => {
             output.raw(&text)?;
@@ -57,26 +63,11 @@ fn all(engine: &Engine, folder: &Path, profile: Profile, output: &mut Output) ->
         if output.json {
             output.object(&serde_json::json!({ "trace_id": trace.trace_id, "path": path }))?;
         } else {
-            output.line(&format!("{}  {}", path.display(), printable(&trace.trace_id, 80)))?;
+            output.line(&format!("{}  {}", shown(&path), printable(&trace.trace_id, 80)))?;
         }
     }
-    eprintln!("{} traces", traces.len());
+    note(&format!("{} traces", traces.len()));
     Ok(0)
-}
-
-fn follow(engine: &Engine, folder: &Path, output: &mut Output) -> Result<u8, Failure> {
-    let mut follower = engine.json_files(folder)?;
-    eprintln!("keeping {} up to date; stop with Ctrl-C", folder.display());
-    loop {
-        for report in follower.step(std::time::Duration::from_millis(200))? {
-            if output.json {
-                output.object(&report)?;
-            } else {
-                output.line(&report.to_string())?;
-            }
-        }
-        output.flush()?;
-    }
 }
 
 /// Writes a file whole or not at all: a reader never sees a mixture of old and new.
@@ -85,6 +76,10 @@ fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    // The temporary file's own message would name a file that the user never heard of.
+    if let Err(error) = std::fs::metadata(folder) {
+        return Err(Failure::io("write into the folder", folder, &error).with_hint("make the folder first"));
+    }
     let mut file =
         tempfile::NamedTempFile::new_in(folder).map_err(|error| Failure::io("write into", folder, &error))?;
     file.write_all(text.as_bytes())

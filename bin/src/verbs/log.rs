@@ -1,55 +1,54 @@
 //! `log`: every event, for people or as the portable archive.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use cognilog::{Codec, EventKind, Followed, Position, StoredEvent, TraceId};
+use cognilog::{Codec, Engine, EventKind, Followed, Position, StoredEvent, TraceId};
 use serde_json::value::RawValue;
 
 use super::Place;
 use crate::arguments::LogArguments;
 use crate::failure::Failure;
-use crate::output::{Output, printable};
+use crate::output::{Output, note, printable};
+
+/// Which events are printed.
+struct Wanted<'a> {
+    trace: Option<TraceId>,
+    kind: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    fn takes(&self, event: &StoredEvent) -> bool {
+        self.trace.as_ref().is_none_or(|trace| event.stream.as_trace() == Some(trace))
+            && self.kind.is_none_or(|kind| kind == type_of(event))
+    }
+}
 
 pub(crate) fn run(place: &Place, arguments: &LogArguments, output: &mut Output) -> Result<u8, Failure> {
     let engine = place.read()?;
-    let trace = arguments.trace.clone().map(TraceId::new).transpose().map_err(cognilog::Error::from)?;
-    let head = engine.snapshot()?.head();
+    let trace = arguments.trace.as_deref().map(|name| TraceId::new(name.strip_prefix("trace:").unwrap_or(name)));
+    let trace = trace.transpose().map_err(cognilog::Error::from)?;
+    // What is followed may begin later; what is only looked at has to be there.
+    if let Some(trace) = trace.as_ref().filter(|_| !arguments.follow) {
+        engine.trace(trace)?;
+    }
+    let wanted = Wanted { trace, kind: arguments.kind.as_deref() };
     let from = match arguments.last {
-        Some(last) => head.0.saturating_sub(last).saturating_add(1),
-        None => arguments.from.max(1),
+        Some(last) => first_of_last(&engine, &wanted, last)?,
+        None => Position(arguments.from.max(1)),
     };
     let json = output.json || arguments.ndjson;
-    let mut left = arguments.limit.unwrap_or(u64::MAX);
-    let wanted = |event: &StoredEvent| {
-        trace.as_ref().is_none_or(|trace| event.stream.as_trace() == Some(trace))
-            && arguments.kind.as_ref().is_none_or(|kind| *kind == type_of(event))
-    };
+    let limit = arguments.limit.unwrap_or(u64::MAX);
     if arguments.follow {
-        let mut subscription = engine.subscribe(Position(from - 1));
-        while left > 0 {
-            match subscription.next(Duration::from_secs(1))? {
-                Some(Followed::Event(event)) if wanted(&event) => {
-                    print(&event, json, output)?;
-                    left -= 1;
-                }
-                Some(Followed::CaughtUp(position)) => {
-                    output.flush()?;
-                    eprintln!("caught up at position {position}; stop with Ctrl-C");
-                }
-                Some(_) => {}
-                None => output.flush()?,
-            }
-            if left < u64::MAX {
-                output.flush()?;
-            }
-        }
-        return Ok(0);
+        return follow(&engine, &wanted, from, limit, json, output);
     }
+    let mut left = limit;
     let mut failure = None;
-    engine.snapshot()?.visit(Position(from), head, |event| {
+    let snapshot = engine.snapshot()?;
+    snapshot.visit(from, snapshot.head(), |event| {
         let event = event.to_stored();
-        if wanted(&event) {
+        if wanted.takes(&event) {
             if left == 0 {
                 return Ok(ControlFlow::Break(()));
             }
@@ -62,6 +61,65 @@ pub(crate) fn run(place: &Place, arguments: &LogArguments, output: &mut Output) 
         Ok(ControlFlow::Continue(()))
     })?;
     failure.map_or(Ok(0), Err)
+}
+
+/// Where the last so many of the wanted events begin; behind the head if none is wanted.
+fn first_of_last(engine: &Engine, wanted: &Wanted<'_>, last: u64) -> Result<Position, Failure> {
+    let snapshot = engine.snapshot()?;
+    let head = snapshot.head();
+    let behind = Position(head.0 + 1);
+    if last == 0 {
+        return Ok(behind);
+    }
+    if wanted.trace.is_none() && wanted.kind.is_none() {
+        return Ok(Position(head.0.saturating_sub(last) + 1));
+    }
+    let mut positions = VecDeque::new();
+    snapshot.visit(Position(1), head, |event| {
+        let event = event.to_stored();
+        if wanted.takes(&event) {
+            positions.push_back(event.envelope.position);
+            if positions.len() as u64 > last {
+                positions.pop_front();
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(positions.front().copied().unwrap_or(behind))
+}
+
+fn follow(
+    engine: &Engine,
+    wanted: &Wanted<'_>,
+    from: Position,
+    limit: u64,
+    json: bool,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    let mut subscription = engine.subscribe(Position(from.0 - 1));
+    let mut left = limit;
+    while left > 0 {
+        // What is there is printed in one go; before waiting for more, the reader gets it.
+        let next = match subscription.next(Duration::ZERO)? {
+            None => {
+                output.flush()?;
+                subscription.next(Duration::from_secs(1))?
+            }
+            next => next,
+        };
+        match next {
+            Some(Followed::Event(event)) if wanted.takes(&event) => {
+                print(&event, json, output)?;
+                left -= 1;
+            }
+            Some(Followed::CaughtUp(position)) => {
+                output.flush()?;
+                note(&format!("caught up at position {position}; stop with Ctrl-C"));
+            }
+            _ => {}
+        }
+    }
+    Ok(0)
 }
 
 /// The event's `type`, also of a kind that this build does not know.

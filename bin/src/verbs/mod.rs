@@ -7,6 +7,7 @@ mod demo;
 mod export;
 mod import;
 mod log;
+mod mirror;
 mod pending;
 mod replay;
 mod shell;
@@ -21,10 +22,18 @@ use cognilog::{Engine, EngineOptions, STORE_FOLDER, StoreError, find_store};
 
 use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note, shown};
 
 /// Runs the verb that was asked for and gives its exit code.
 pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Failure> {
+    // These need no store, and a mistake in its settings is no reason to go without a manual.
+    match &arguments.verb {
+        Verb::Config { example: true } => return config::example(output),
+        Verb::Demo { folder } => return demo::run(folder.as_deref(), output),
+        Verb::Completions { shell } => return shell::completions(*shell, output),
+        Verb::Man => return shell::man(output),
+        _ => {}
+    }
     let place = Place::of(arguments)?;
     match &arguments.verb {
         Verb::Init => trust::init(&place, output),
@@ -42,10 +51,8 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Verb::Head => trust::head(&place, output),
         Verb::Status => trust::status(&place, output),
         Verb::Rebuild { names } => trust::rebuild(&place, names, output),
-        Verb::Config { example } => config::run(&place, *example, output),
-        Verb::Demo { folder } => demo::run(&place, folder.as_deref(), output),
-        Verb::Completions { shell } => shell::completions(*shell, output),
-        Verb::Man => shell::man(output),
+        Verb::Config { .. } => config::run(&place, output),
+        Verb::Demo { .. } | Verb::Completions { .. } | Verb::Man => Ok(0),
     }
 }
 
@@ -57,7 +64,9 @@ pub(crate) struct Place {
 
 impl Place {
     fn of(arguments: &Arguments) -> Result<Place, Failure> {
-        let named = arguments.store.clone();
+        // An empty variable is how a shell says that there is none.
+        let variable = || std::env::var_os("COGNILOG_STORE").filter(|value| !value.is_empty()).map(PathBuf::from);
+        let named = arguments.store.clone().or_else(variable);
         let path = named.clone().or_else(|| current_folder().ok().and_then(|folder| find_store(&folder)));
         let settings = config::Settings::load(path.as_deref(), arguments.wait)?;
         Ok(Place { named, settings })
@@ -113,7 +122,7 @@ impl Place {
     pub(crate) fn create(&self, path: &Path) -> Result<(), Failure> {
         match cognilog::Store::create(path, &self.options().limits) {
             Ok(()) => {
-                eprintln!("made a store at {}", path.display());
+                note(&format!("made a store at {}", shown(path)));
                 Ok(())
             }
             Err(StoreError::AlreadyExists { .. }) => Ok(()),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Place;
 use crate::arguments::{PendingArguments, PendingChoice, RuleChoice};
 use crate::failure::Failure;
-use crate::output::{Output, printable, time};
+use crate::output::{Output, note, printable, time};
 
 /// Items shown to people without `--all`.
 const SHOWN: usize = 100;
@@ -63,6 +63,6 @@ fn list<T: Serialize>(
         output.line(&text(item))?;
     }
     let more = if shown < items.len() { "; --all lists the rest" } else { "" };
-    eprintln!("{shown} of {} pending{more}", items.len());
+    note(&format!("{shown} of {} pending{more}", items.len()));
     Ok(0)
 }

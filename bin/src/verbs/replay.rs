@@ -8,7 +8,7 @@ use cognilog::{At, Engine, Position, ReplayStep, TraceId};
 use super::Place;
 use crate::arguments::ReplayArguments;
 use crate::failure::Failure;
-use crate::output::{Output, printable};
+use crate::output::{Output, note, printable};
 
 pub(crate) fn run(place: &Place, arguments: &ReplayArguments, output: &mut Output) -> Result<u8, Failure> {
     let name = arguments.trace.as_str();
@@ -55,6 +55,8 @@ fn print(step: &ReplayStep, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
+const COMMANDS: &str = "Enter or n forward, b back, a number jumps, s shows the state, q ends";
+
 /// One event at a time: each command is one line, so that it works in a terminal and in a script.
 fn step(engine: &Engine, trace: &TraceId, at: At, output: &mut Output) -> Result<u8, Failure> {
     let mut positions: Vec<Position> = Vec::new();
@@ -62,19 +64,25 @@ fn step(engine: &Engine, trace: &TraceId, at: At, output: &mut Output) -> Result
         positions.push(step.position);
         ControlFlow::Continue(())
     })?;
-    eprintln!("{} events; Enter or n forward, b back, a number jumps, s shows the state, q ends", positions.len());
+    let last = positions.len();
+    note(&format!("{last} events; {COMMANDS}"));
     let mut current: Option<usize> = None;
     let mut lines = std::io::stdin().lock().lines();
     loop {
         let command = match lines.next() {
-            Some(line) => line.map_err(|error| Failure::new(1, "io_error", format!("reading commands: {error}")))?,
+            Some(line) => {
+                line.map_err(|error| Failure::new(1, "io_error", format!("cannot read commands: {error}")))?
+            }
             None => return Ok(0),
         };
         let wanted = match (command.trim(), current) {
             ("" | "n", None) => Some(0),
             ("" | "n", Some(index)) => Some(index + 1),
-            ("b" | "p", Some(index)) => index.checked_sub(1),
-            ("b" | "p", None) => None,
+            ("b" | "p", index) => index.and_then(|index| index.checked_sub(1)),
+            ("s", None) => {
+                note("no event was taken yet: Enter takes the first");
+                continue;
+            }
             ("s", Some(index)) => {
                 for (key, row) in engine.state_at(trace, At::Position(positions[index]))? {
                     output.line(&format!("  {} {}", printable(&key, 100), printable(&row.to_string(), 200)))?;
@@ -83,18 +91,24 @@ fn step(engine: &Engine, trace: &TraceId, at: At, output: &mut Output) -> Result
                 continue;
             }
             ("q", _) => return Ok(0),
-            (number, _) => number.parse::<usize>().ok().and_then(|number| number.checked_sub(1)),
+            (number, _) => match number.parse::<usize>() {
+                Ok(number) => number.checked_sub(1),
+                Err(_) => {
+                    note(&format!("{:?} is no command; {COMMANDS}", printable(number, 40)));
+                    continue;
+                }
+            },
         };
         let Some(index) = wanted.filter(|index| *index < positions.len()) else {
-            eprintln!("there is no event there: 1 to {}", positions.len());
+            note(&format!("there is no event there: 1 to {last}"));
             continue;
         };
         current = Some(index);
         let mut failure = None;
         engine.replay(trace, At::Position(positions[index]), |step| {
             if step.position == positions[index] {
-                output.line(&format!("[{}/{}]", index + 1, positions.len())).err().map(|error| failure = Some(error));
-                failure = failure.take().or(print(&step, output).err());
+                let heading = output.line(&format!("[{}/{last}]", index + 1));
+                failure = heading.and_then(|()| print(&step, output)).err();
             }
             ControlFlow::Continue(())
         })?;

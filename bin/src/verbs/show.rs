@@ -37,7 +37,8 @@ pub(crate) fn run(place: &Place, id: &str, output: &mut Output) -> Result<u8, Fa
             output.line(&format!("  {label:<11} {}", printable(value, 300)))?;
         }
     }
-    let counts: Vec<String> = summary.counts.by_type.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let counts: Vec<String> =
+        summary.counts.by_type.iter().map(|(kind, count)| format!("{count} {}", printable(kind, 40))).collect();
     output.line(&format!("  {:<11} {} ({})", "events", summary.counts.events, counts.join(", ")))?;
     output.line(&format!(
         "  {:<11} {} to {}",
@@ -48,7 +49,7 @@ pub(crate) fn run(place: &Place, id: &str, output: &mut Output) -> Result<u8, Fa
     for (id, goal) in &detail.goals {
         let status = goal.status.as_deref().unwrap_or("-");
         let description = printable(goal.description.as_deref().unwrap_or(""), 120);
-        output.line(&format!("  goal {}: {status} {description}", printable(id, 40)))?;
+        output.line(&format!("  goal {}: {} {description}", printable(id, 40), printable(status, 40)))?;
     }
     for query in &detail.queries {
         let sequence = query.query.sequence.map_or("-".to_owned(), |sequence| sequence.to_string());
@@ -58,7 +59,7 @@ pub(crate) fn run(place: &Place, id: &str, output: &mut Output) -> Result<u8, Fa
                 Some(known) => output.line(&format!(
                     "    {:<40} {:<10} {}",
                     printable(id, 40),
-                    known.status,
+                    printable(&known.status, 20),
                     printable(known.reason.as_deref().unwrap_or(""), 120)
                 ))?,
                 None => output.line(&format!("    {:<40} pending", printable(id, 40)))?,
@@ -66,7 +67,7 @@ pub(crate) fn run(place: &Place, id: &str, output: &mut Output) -> Result<u8, Fa
         }
     }
     for extraction in &detail.extractions {
-        let (id, state) = (printable(&extraction.extraction_id, 60), &extraction.state);
+        let (id, state) = (printable(&extraction.extraction_id, 60), printable(&extraction.state, 20));
         output.line(&format!("  extraction {id}: {state} {}", printable(&extraction.current.content, 120)))?;
     }
     let reflections = &detail.reflections;
@@ -95,18 +96,19 @@ fn show_extraction(engine: &cognilog::Engine, id: &str, output: &mut Output) -> 
         }
         let extraction = &candidate.extraction;
         output.line(&format!("extraction {} of {}", printable(id, 100), printable(&candidate.trace_id, 100)))?;
-        output.line(&format!("  state    {} (version {})", extraction.state, extraction.version))?;
+        output.line(&format!("  state    {} (version {})", printable(&extraction.state, 20), extraction.version))?;
         output.line(&format!("  types    {}", printable(&extraction.current.types.join(", "), 100)))?;
         output.line(&format!("  content  {}", printable(&extraction.current.content, 2_000)))?;
         for decision in &extraction.decisions {
             let reviewer = printable(decision.reviewer.as_deref().unwrap_or("somebody"), 60);
             let reason = printable(decision.reason.as_deref().unwrap_or(""), 200);
-            output.line(&format!("  {} {} by {reviewer} {reason}", time(decision.time), decision.decision))?;
+            let (when, what) = (time(decision.time), printable(&decision.decision, 20));
+            output.line(&format!("  {when} {what} by {reviewer} {reason}"))?;
         }
         if let Some(outcome) = &extraction.outcome {
             let knowledge = printable(outcome.knowledge_id.as_deref().unwrap_or(""), 100);
             let error = printable(outcome.error.as_deref().unwrap_or(""), 300);
-            output.line(&format!("  {} {knowledge} {error}", outcome.outcome))?;
+            output.line(&format!("  {} {knowledge} {error}", printable(&outcome.outcome, 20)))?;
         }
     }
     Ok(0)

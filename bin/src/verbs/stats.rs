@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Place;
 use super::log::type_of;
 use crate::failure::Failure;
-use crate::output::{Output, printable};
+use crate::output::{Output, note, printable};
 
 /// Traces listed to people.
 const TRACES_SHOWN: usize = 20;
@@ -62,7 +62,7 @@ pub(crate) fn run(place: &Place, output: &mut Output) -> Result<u8, Failure> {
         output.line(&format!("  {stream:<40} {:>9} events {:>12} bytes", size.events, size.payload_bytes))?;
     }
     if largest.len() > TRACES_SHOWN {
-        eprintln!("{TRACES_SHOWN} of {} streams, the largest first; --json lists all", largest.len());
+        note(&format!("{TRACES_SHOWN} of {} streams, the largest first; --json lists all", largest.len()));
     }
     Ok(0)
 }

@@ -2,7 +2,7 @@
 
 use super::Place;
 use crate::failure::Failure;
-use crate::output::{Output, printable, time};
+use crate::output::{Output, note, printable, time};
 
 pub(crate) fn run(place: &Place, output: &mut Output) -> Result<u8, Failure> {
     let traces = place.read()?.traces()?;
@@ -23,6 +23,6 @@ pub(crate) fn run(place: &Place, output: &mut Output) -> Result<u8, Failure> {
             printable(trace.info.task.as_deref().unwrap_or(""), 60),
         ))?;
     }
-    eprintln!("{} traces", traces.len());
+    note(&format!("{} traces", traces.len()));
     Ok(0)
 }

@@ -1,10 +1,10 @@
 //! `init`, `verify`, `head`, `status` and `rebuild`: the store itself.
 
-use cognilog::{FoldState, Head, StoreDirectory};
+use cognilog::{FoldState, Head, StoreDirectory, StoreError};
 
 use super::Place;
 use crate::failure::Failure;
-use crate::output::{Output, time};
+use crate::output::{Output, printable, shown, time};
 
 pub(crate) fn init(place: &Place, output: &mut Output) -> Result<u8, Failure> {
     let path = place.to_create()?;
@@ -12,7 +12,7 @@ pub(crate) fn init(place: &Place, output: &mut Output) -> Result<u8, Failure> {
     if output.json {
         output.object(&serde_json::json!({ "store": path }))?;
     } else {
-        output.line(&format!("made a store at {}", path.display()))?;
+        output.line(&format!("made a store at {}", shown(&path)))?;
     }
     Ok(0)
 }
@@ -21,10 +21,14 @@ pub(crate) fn verify(place: &Place, expect: Option<&str>, output: &mut Output) -
     let expect = expect.map(str::parse::<Head>).transpose().map_err(Failure::usage)?;
     let engine = place.read()?;
     let mut found = engine.verify()?;
-    if let Some(head) = expect
-        && let Err(error) = engine.snapshot()?.check_head(&head)
-    {
-        found.findings.push(error.to_string());
+    if let Some(head) = expect {
+        match engine.snapshot()?.check_head(&head) {
+            Ok(()) => {}
+            Err(StoreError::HeadMismatch { reason }) => {
+                found.findings.push(format!("not the log of --expect {head}: {reason}"));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     for (name, state) in engine.snapshot()?.projections() {
         if state != FoldState::Live {
@@ -37,7 +41,7 @@ pub(crate) fn verify(place: &Place, expect: Option<&str>, output: &mut Output) -
         }))?;
     } else {
         for finding in &found.findings {
-            output.line(&format!("damage: {finding}"))?;
+            output.line(&format!("damage: {}", printable(finding, 1_000)))?;
         }
         let (events, blocks, rows) = (found.events, found.blocks, found.rows);
         let result = if found.findings.is_empty() { "all as it was recorded" } else { "damaged" };
@@ -85,7 +89,7 @@ pub(crate) fn status(place: &Place, output: &mut Output) -> Result<u8, Failure> 
         }))?;
         return Ok(u8::from(!healthy));
     }
-    output.line(&format!("store        {}", path.display()))?;
+    output.line(&format!("store        {}", shown(&path)))?;
     output.line(&format!("state        {}", if healthy { "well" } else { "not well" }))?;
     output.line(&format!("head         position {}, {} bytes", health.store.head, health.store.bytes))?;
     output.line(&format!("writer       {}", writer.as_deref().unwrap_or("nobody writes now")))?;
@@ -95,7 +99,7 @@ pub(crate) fn status(place: &Place, output: &mut Output) -> Result<u8, Failure> 
     output.line(&format!("             {extractions} extractions{}", since(health.oldest_pending_extraction)))?;
     output.line(&format!("             {reflections} traces to reflect on"))?;
     for (name, reason) in &health.not_serving {
-        output.line(&format!("projection   {name}: {reason}"))?;
+        output.line(&format!("projection   {name}: {}", printable(reason, 400)))?;
     }
     Ok(u8::from(!healthy))
 }
