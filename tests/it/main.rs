@@ -2,4 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
+mod common;
+mod fidelity;
 mod tidy;
