@@ -105,7 +105,7 @@ pub(crate) fn append(store: &Store, events: &[Planned]) -> Result<Receipt, Store
     Put::of(events).send(store)
 }
 
-/// Per stream: how many events and the last sequence; a cell per sequence that the second event deletes again.
+/// Per stream: how many events, times the version, and the last sequence; a cell per sequence that the second event deletes again.
 pub(crate) struct Counts {
     pub(crate) version: u32,
 }
@@ -129,8 +129,9 @@ impl Fold for Counts {
 
     fn apply(&self, rows: &mut ChangeSet<'_>, event: &EventView<'_>) {
         let sequence = event.envelope.sequence.unwrap_or(-1);
-        let events = rows.get(b"count").map_or(0, |row| u64::from(row[0])) + 1;
-        rows.put(b"count", &[events as u8, sequence as u8, self.version as u8]);
+        // Each event leaves the mark of the version that took it, whatever comes after.
+        let count = rows.get(b"count").map_or(0, |row| row[0]).wrapping_add(self.version as u8);
+        rows.put(b"count", &[count, sequence as u8]);
         let cell = [b'c', sequence as u8];
         match rows.get(&cell) {
             Some(_) => rows.delete(&cell),
@@ -216,8 +217,8 @@ pub(crate) fn model(events: &[Planned], version: u32) -> BTreeMap<&'static str, 
             numbers.len() - 1
         });
         let key = |rest: &[u8]| [&(number as u64).to_be_bytes()[..], rest].concat();
-        let count = counts.get(&key(b"count")).map_or(0, |row: &Vec<u8>| row[0]) + 1;
-        counts.insert(key(b"count"), vec![count, event.sequence() as u8, version as u8]);
+        let count = counts.get(&key(b"count")).map_or(0, |row: &Vec<u8>| row[0]).wrapping_add(version as u8);
+        counts.insert(key(b"count"), vec![count, event.sequence() as u8]);
         let cell = key(&[b'c', event.sequence() as u8]);
         if counts.remove(&cell).is_none() {
             counts.insert(cell, position.to_be_bytes().to_vec());
