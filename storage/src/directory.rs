@@ -123,8 +123,8 @@ impl StoreDirectory {
             }
             Err(error) => return Err(StoreError::io("read", &path.join(MANIFEST), &error)),
         };
-        let manifest: Manifest = serde_json::from_str(&text)
-            .map_err(|error| not_a_store(format!("{MANIFEST} cannot be read: {error}")))?;
+        let manifest: Manifest =
+            serde_json::from_str(&text).map_err(|error| not_a_store(format!("{MANIFEST} cannot be read: {error}")))?;
         if (manifest.format, manifest.layout) != (FORMAT, LAYOUT) {
             return Err(StoreError::Format {
                 path: path.to_owned(),
@@ -134,7 +134,9 @@ impl StoreDirectory {
         }
         let directory = StoreDirectory { path: path.to_owned(), manifest };
         if !directory.database().is_file() {
-            return Err(not_a_store(format!("{MANIFEST} is there and {DATABASE} is missing; restore it from a backup")));
+            return Err(not_a_store(format!(
+                "{MANIFEST} is there and {DATABASE} is missing; restore it from a backup"
+            )));
         }
         Ok(directory)
     }
@@ -235,8 +237,7 @@ impl StoreDirectory {
 
 fn held(file: &mut File) -> StoreError {
     let mut text = String::new();
-    let holder: Option<Holder> =
-        file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok());
+    let holder: Option<Holder> = file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok());
     match holder {
         Some(holder) => StoreError::Locked {
             holder: format!("process {} on {} since {}", holder.pid, holder.host, holder.since),
@@ -299,7 +300,10 @@ pub(crate) fn create(
     }
     let absolute = std::path::absolute(path).map_err(|error| StoreError::io("resolve", path, &error))?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-        return Err(StoreError::NotAStore { path: path.to_owned(), reason: "it is no place for a directory".to_owned() });
+        return Err(StoreError::NotAStore {
+            path: path.to_owned(),
+            reason: "it is no place for a directory".to_owned(),
+        });
     };
     fs::create_dir_all(parent).map_err(|error| StoreError::io("create", parent, &error))?;
     let temporary = parent.join(format!(".{}.new-{}", name.to_string_lossy(), manifest.store_id));
@@ -331,9 +335,8 @@ fn make(
     let held = StoreDirectory { path: temporary.to_owned(), manifest: manifest.clone() }.lock(Duration::ZERO)?;
     // Renaming over an empty directory replaces it; over one that is not empty it fails, as it should.
     fs::rename(temporary, path).map_err(|error| StoreError::io("rename into place", path, &error))?;
-    let settled = after(CreationStep::Renamed)
-        .and_then(|()| sync_directory(parent))
-        .and_then(|()| after(CreationStep::Synced));
+    let settled =
+        after(CreationStep::Renamed).and_then(|()| sync_directory(parent)).and_then(|()| after(CreationStep::Synced));
     if settled.is_err() {
         let _ = fs::rename(path, temporary);
     }

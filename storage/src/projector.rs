@@ -96,9 +96,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    pub(crate) fn read(
-        table: &impl ReadableTable<&'static [u8], &'static [u8]>,
-    ) -> Result<Standing, StoreError> {
+    pub(crate) fn read(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result<Standing, StoreError> {
         let Some(sealed) = table.get(STANDING_KEY)? else { return Ok(Standing::default()) };
         let text = unseal(STANDING_KEY, sealed.value())?;
         serde_json::from_slice(text).map_err(|error| StoreError::damaged("the standing of the rows", error.to_string()))
@@ -261,16 +259,19 @@ fn fold_tail(snapshot: &mut Snapshot, standing: &Standing, folds: &Folds) -> Res
     let source = snapshot.clone();
     source.visit(Position(from + 1), source.head, |event| {
         let envelope = event.envelope();
-        index_record(&mut tail, &IndexedRecord {
-            stream: event.stream(),
-            stream_number: envelope.stream_number,
-            stream_index: envelope.stream_index,
-            position: envelope.position,
-            kind: envelope.kind,
-            event_id: envelope.event_id,
-            append_events: event.frame.append_events,
-            key: event.frame.key,
-        });
+        index_record(
+            &mut tail,
+            &IndexedRecord {
+                stream: event.stream(),
+                stream_number: envelope.stream_number,
+                stream_index: envelope.stream_index,
+                position: envelope.position,
+                kind: envelope.kind,
+                event_id: envelope.event_id,
+                append_events: event.frame.append_events,
+                key: event.frame.key,
+            },
+        );
         let is_behind = |place: &FoldPlace| {
             let (checkpoint, reached) = checkpoints.get(place.name).copied().unwrap_or((u64::MAX, 0));
             let flushed = standing.flush.as_ref().is_some_and(|flush| {

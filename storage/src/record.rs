@@ -108,19 +108,14 @@ impl Draft<'_> {
         out.extend_from_slice(&[FORMAT, self.codec.code(), self.schema, flags]);
         out.extend_from_slice(&envelope.kind.code().to_le_bytes());
         out.extend_from_slice(&[self.stream.parts().0, self.key.len() as u8]);
-        for number in [
-            envelope.position.0,
-            envelope.stream_number,
-            envelope.stream_index,
-            envelope.previous_in_stream.0,
-        ] {
+        for number in
+            [envelope.position.0, envelope.stream_number, envelope.stream_index, envelope.previous_in_stream.0]
+        {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        for number in [
-            envelope.sequence.unwrap_or(0),
-            envelope.recorded_at.0,
-            envelope.occurred_at.map_or(0, |time| time.0),
-        ] {
+        for number in
+            [envelope.sequence.unwrap_or(0), envelope.recorded_at.0, envelope.occurred_at.map_or(0, |time| time.0)]
+        {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&envelope.event_id.0);
@@ -197,7 +192,8 @@ impl<'a> Frame<'a> {
     /// The frame is damaged, or was written in another format.
     pub(crate) fn read(bytes: &'a [u8], expected: Position) -> Result<Frame<'a>, StoreError> {
         let place = || format!("position {expected}");
-        let length = frame_length(bytes).ok_or_else(|| StoreError::damaged(place(), "the frame's length is impossible"))?;
+        let length =
+            frame_length(bytes).ok_or_else(|| StoreError::damaged(place(), "the frame's length is impossible"))?;
         let bytes = &bytes[..length];
         let mut header = Fixed(&bytes[4..FRAME_HEADER]);
         let checksum = header.u64();

@@ -317,7 +317,10 @@ mod tests {
     use super::*;
 
     fn map(entries: &[(&str, Option<&str>)]) -> RowMap {
-        entries.iter().map(|(key, row)| (Bytes::from(key.as_bytes()), row.map(|row| Bytes::from(row.as_bytes())))).collect()
+        entries
+            .iter()
+            .map(|(key, row)| (Bytes::from(key.as_bytes()), row.map(|row| Bytes::from(row.as_bytes()))))
+            .collect()
     }
 
     #[test]

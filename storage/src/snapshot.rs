@@ -106,7 +106,13 @@ impl Snapshot {
     /// The state as commands see it.
     #[must_use]
     pub fn view(&self) -> View<'_> {
-        View { snapshot: self, batch: None, layered: Layered::new(self.overlay.maps(), Some(&*self.rows)), recent: &[], head: self.head }
+        View {
+            snapshot: self,
+            batch: None,
+            layered: Layered::new(self.overlay.maps(), Some(&*self.rows)),
+            recent: &[],
+            head: self.head,
+        }
     }
 
     /// Visits events by position, from `from` to `to`, both included, each checked against its checksum.
@@ -166,8 +172,9 @@ impl Snapshot {
         let stream = if frame.envelope.stream_index == 0 {
             StreamId::from_parts(frame.stream_code, frame.name)?
         } else {
-            index::stream_name(&self.view().layered, number)?
-                .ok_or_else(|| StoreError::damaged(format!("position {}", frame.envelope.position), "its stream has no name"))?
+            index::stream_name(&self.view().layered, number)?.ok_or_else(|| {
+                StoreError::damaged(format!("position {}", frame.envelope.position), "its stream has no name")
+            })?
         };
         let stream = Arc::new(stream);
         self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::clone(&stream));

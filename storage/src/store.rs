@@ -9,14 +9,14 @@ use cognilog_core::{EventId, Instant, Position};
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use redb::{Database, ReadOnlyDatabase, ReadableDatabase};
 
+use crate::block::StoredBlocks;
 use crate::directory::{self, CreationStep, Manifest, StoreDirectory, now};
 use crate::error::{StoreError, contained};
 use crate::fold::{Command, Folds, Receipt};
 use crate::limits::Limits;
-use crate::block::StoredBlocks;
 use crate::projector::{BLOCKS, head_of, load};
-use crate::verify::check_belongs;
 use crate::snapshot::{FoldState, Snapshot, StreamNames};
+use crate::verify::check_belongs;
 use crate::writer::{Clock, Done, Job, Opener, Shared, Submission, Writer, lock, make_tables};
 
 /// How a store is opened.
@@ -187,9 +187,7 @@ impl Store {
         let StoreOptions { folds, limits, clock, .. } = options;
         let (queue, jobs) = bounded(limits.queue_commands_max);
         let names = StreamNames::default();
-        let make = || {
-            Writer::new(opener, directory.clone(), folds, limits.clone(), clock, epoch, names, jobs)
-        };
+        let make = || Writer::new(opener, directory.clone(), folds, limits.clone(), clock, epoch, names, jobs);
         let writer = contained(make)?;
         let shared = Arc::clone(&writer.shared);
         let failed = Arc::clone(&writer.shared);
@@ -429,12 +427,8 @@ impl Store {
             if left.is_zero() {
                 return Ok(false);
             }
-            head = self
-                .shared
-                .head_changed
-                .wait_timeout(head, left)
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .0;
+            head =
+                self.shared.head_changed.wait_timeout(head, left).unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
         Ok(true)
     }

@@ -108,7 +108,9 @@ impl Snapshot {
         let mut found = Verification::default();
         for check in [Snapshot::verify_log, Snapshot::verify_index, Snapshot::verify_rows] {
             match contained(|| check(self, &mut found)) {
-                Err(StoreError::Damaged { place, reason }) => found.findings.push(format!("damage at {place}: {reason}")),
+                Err(StoreError::Damaged { place, reason }) => {
+                    found.findings.push(format!("damage at {place}: {reason}"))
+                }
                 checked => checked?,
             }
         }
@@ -203,7 +205,8 @@ impl Snapshot {
             }
         }
         let mut standing = Standing::read(&*self.standing)?;
-        let slots: Vec<u8> = std::iter::once(0).chain(standing.pointers.iter().flat_map(|pointer| pointer.slots)).collect();
+        let slots: Vec<u8> =
+            std::iter::once(0).chain(standing.pointers.iter().flat_map(|pointer| pointer.slots)).collect();
         for slot in slots {
             let (rows, sum) = tallies.remove(&slot).unwrap_or_default();
             let Some(tally) = standing.tally(slot) else { continue };

@@ -69,9 +69,8 @@ fn many_threads_append_and_every_acknowledged_event_is_there_once_and_in_order()
     let (receipts, followed): (Vec<Vec<Receipt>>, Vec<_>) = std::thread::scope(|scope| {
         let store = &store;
         let total = THREADS * APPENDS;
-        let followers = [0, 0, 777].map(|after| {
-            scope.spawn(move || follow(store.subscribe(Position(after)), after, total - after).0)
-        });
+        let followers = [0, 0, 777]
+            .map(|after| scope.spawn(move || follow(store.subscribe(Position(after)), after, total - after).0));
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| scope.spawn(move || (0..APPENDS).map(|number| insist(store, thread, number)).collect()))
             .collect();

@@ -100,7 +100,11 @@ fn what_is_not_a_whole_store_is_refused_and_left_as_it_is() {
     refused("empty log", |path| std::fs::write(log(path), "").unwrap(), &["not_a_store", "database_error"]);
     let text = |path: &Path| std::fs::write(log(path), "text ".repeat(5000)).unwrap();
     refused("text for a log", text, &["database_error", "data_damaged"]);
-    refused("a short text for a log", |path| std::fs::write(log(path), "x").unwrap(), &["database_error", "data_damaged"]);
+    refused(
+        "a short text for a log",
+        |path| std::fs::write(log(path), "x").unwrap(),
+        &["database_error", "data_damaged"],
+    );
     let of_another = |path: &Path| {
         let other = path.parent().unwrap().join("other");
         create(&other);
@@ -118,7 +122,11 @@ fn what_is_not_a_whole_store_is_refused_and_left_as_it_is() {
     refused("no manifest", without, &["not_a_store"]);
     refused("half a manifest", |path| std::fs::write(path.join("MANIFEST.json"), "{\"form").unwrap(), &["not_a_store"]);
     let format = r#"{"format":9,"layout":0,"store_id":"s","epoch":1}"#;
-    refused("another format", |path| std::fs::write(path.join("MANIFEST.json"), format).unwrap(), &["format_unsupported"]);
+    refused(
+        "another format",
+        |path| std::fs::write(path.join("MANIFEST.json"), format).unwrap(),
+        &["format_unsupported"],
+    );
     refused("garbage for a head", |path| std::fs::write(path.join("head"), "1.2.3").unwrap(), &["not_a_store"]);
     let head = |change: fn(&mut Head)| {
         move |path: &Path| {
@@ -150,7 +158,9 @@ fn a_path_without_a_store_is_told_apart() {
     let file = folder.path().join("file");
     std::fs::write(&file, "text").unwrap();
     for (path, expected) in [(folder.path().join("no"), "store_not_found"), (file, "not_a_store")] {
-        for opened in [Store::open(&path, options(folds(), tiny())), Store::open_reader(&path, options(folds(), tiny()))] {
+        for opened in
+            [Store::open(&path, options(folds(), tiny())), Store::open_reader(&path, options(folds(), tiny()))]
+        {
             assert_eq!(opened.map(drop).map_err(|error| error.code()), Err(expected));
         }
     }
