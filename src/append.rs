@@ -27,8 +27,15 @@ pub struct AppendEvent {
 
 #[derive(Clone, Debug)]
 enum Content {
+    /// A typed event that leaves nothing open: its bytes are made on the caller's thread, not on the writer's.
+    Ready(NewEvent),
     Typed(Event),
-    Json { text: String, kind: EventKind, sequence: Option<i64>, timestamp: Option<String> },
+    Json {
+        text: String,
+        kind: EventKind,
+        sequence: Option<i64>,
+        timestamp: Option<String>,
+    },
 }
 
 impl Append {
@@ -71,7 +78,7 @@ impl AppendEvent {
     /// The system gives no random bytes.
     pub fn new(event: impl Into<Event>) -> Result<AppendEvent, Error> {
         let event_id = new_event_id(cognilog_storage::system_now())?;
-        Ok(AppendEvent { event_id, content: Content::Typed(event.into()) })
+        AppendEvent::typed(event.into(), event_id)
     }
 
     /// An event from JSON text, such as a line of `cognilog append`. A known kind must fit its kind; other kinds and
@@ -116,18 +123,36 @@ impl AppendEvent {
             Some(id) => id,
             None => new_event_id(cognilog_storage::system_now())?,
         };
-        let content = match read.event {
-            Some(event) if read.canonical => Content::Typed(event),
-            _ => Content::Json { text, kind: read.kind, sequence: read.sequence, timestamp: read.timestamp },
+        match read.event {
+            Some(event) if read.canonical => AppendEvent::typed(event, event_id),
+            _ => {
+                let content =
+                    Content::Json { text, kind: read.kind, sequence: read.sequence, timestamp: read.timestamp };
+                Ok(AppendEvent { event_id, content })
+            }
+        }
+    }
+
+    fn typed(mut event: Event, event_id: EventId) -> Result<AppendEvent, Error> {
+        event.cut_contents();
+        let content = match (event.sequence(), event.timestamp()) {
+            (Some(_), Some(timestamp)) => {
+                let occurred_at = parse(timestamp, &Zone::utc());
+                Content::Ready(NewEvent::typed(&event, event_id, occurred_at)?)
+            }
+            _ => Content::Typed(event),
         };
         Ok(AppendEvent { event_id, content })
     }
 
     /// Gives the event an identity of the caller's.
     #[must_use]
-    pub fn with_id(mut self, event_id: EventId) -> AppendEvent {
-        self.event_id = event_id;
-        self
+    pub fn with_id(self, event_id: EventId) -> AppendEvent {
+        let content = match self.content {
+            Content::Ready(event) => Content::Ready(event.with_id(event_id)),
+            content => content,
+        };
+        AppendEvent { event_id, content }
     }
 
     /// The event's identity.
@@ -138,21 +163,16 @@ impl AppendEvent {
 
     fn bytes(&self) -> usize {
         match &self.content {
-            // What counts is the order of magnitude: the queue's limit guards memory.
-            Content::Typed(Event::Query(query)) => {
-                let sources = query.sources.iter().map(|source| source.content.as_ref().map_or(0, String::len));
-                sources.sum::<usize>() + query.response.as_ref().map_or(0, String::len) + 256
-            }
-            Content::Typed(Event::Message(message)) => {
-                message.content.as_ref().map_or(0, |content| content.as_str().len()) + 256
-            }
-            Content::Typed(_) => 512,
-            Content::Json { text, .. } => text.len() + 128,
+            Content::Ready(event) => event.payload_bytes() + 256,
+            // What is left open is small; the queue's limit guards memory and counts the order of magnitude.
+            Content::Typed(event) => event.to_archived().map_or(512, |bytes| bytes.len() + 256),
+            Content::Json { text, .. } => text.len() + 256,
         }
     }
 
     fn kind(&self) -> EventKind {
         match &self.content {
+            Content::Ready(event) => event.kind(),
             Content::Typed(event) => event.kind(),
             Content::Json { kind, .. } => *kind,
         }
@@ -160,17 +180,17 @@ impl AppendEvent {
 
     fn sequence(&self) -> Option<i64> {
         match &self.content {
+            Content::Ready(event) => event.sequence(),
             Content::Typed(event) => event.sequence(),
             Content::Json { sequence, .. } => *sequence,
         }
     }
 
     /// The event for the log, with sequence and time filled in where the caller left them open.
-    fn complete(&self, sequence: i64, timestamp: &str, zone: &Zone) -> Result<NewEvent, StoreError> {
-        match &self.content {
-            Content::Typed(event) => {
-                let mut event = event.clone();
-                event.cut_contents();
+    fn complete(self, sequence: i64, timestamp: &str, zone: &Zone) -> Result<NewEvent, StoreError> {
+        match self.content {
+            Content::Ready(event) => Ok(event),
+            Content::Typed(mut event) => {
                 if event.sequence().is_none() {
                     event.set_sequence(sequence);
                 }
@@ -181,7 +201,7 @@ impl AppendEvent {
                 NewEvent::typed(&event, self.event_id, occurred_at)
             }
             Content::Json { text, kind, sequence: given, timestamp: given_time } => {
-                let mut text = cut_contents(text, *kind);
+                let mut text = cut_contents(&text, kind);
                 if given.is_none() {
                     add_key(&mut text, "sequence", &sequence.to_string());
                 }
@@ -189,7 +209,7 @@ impl AppendEvent {
                     add_key(&mut text, "timestamp", &serde_json::Value::from(timestamp).to_string());
                 }
                 let occurred_at = parse(given_time.as_deref().unwrap_or(timestamp), zone);
-                NewEvent::json(&text, *kind, Some(given.unwrap_or(sequence)), self.event_id, occurred_at)
+                NewEvent::json(&text, kind, Some(given.unwrap_or(sequence)), self.event_id, occurred_at)
             }
         }
     }
@@ -207,12 +227,14 @@ impl Command for AppendCommand {
     fn decide(&mut self, view: &View<'_>) -> Result<(Decision, ()), StoreError> {
         let stream = StreamId::Trace(self.append.trace.clone());
         let earlier = self.earlier(view)?;
-        let mut latest = match view.stream(&stream)? {
+        let is_open = self.append.events.iter().any(|event| !matches!(event.content, Content::Ready(_)));
+        let mut latest = match view.stream(&stream)?.filter(|_| is_open) {
             Some(standing) => latest_sequence(view, standing.number)?,
             None => None,
         };
-        let mut events = Vec::with_capacity(self.append.events.len());
-        for (index, event) in self.append.events.iter().enumerate() {
+        let given = std::mem::take(&mut self.append.events);
+        let mut events = Vec::with_capacity(given.len());
+        for (index, event) in given.into_iter().enumerate() {
             // A retry is filled in as the first time, so that it is the same event.
             let stored = match earlier {
                 Some(first) => view.event(Position(first.0 + index as u64))?,
@@ -223,6 +245,7 @@ impl Command for AppendCommand {
                     stored.envelope.sequence.unwrap_or_default(),
                     stored.event()?.and_then(|event| event.timestamp().map(str::to_owned)).unwrap_or_default(),
                 ),
+                None if matches!(event.content, Content::Ready(_)) => (0, String::new()),
                 None => (next_sequence(event.kind(), latest), self.now.to_text()),
             };
             latest = latest.max(Some(event.sequence().unwrap_or(sequence)));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cognilog_core::event::{Envelope, Event, EventKind, EventView, OwnedBody};
+use cognilog_core::event::{Body, Envelope, Event, EventKind, EventView, OwnedBody};
 use cognilog_core::{EventId, Instant, Position, StreamId};
 
 use crate::error::StoreError;
@@ -99,7 +99,8 @@ pub struct NewEvent {
     pub(crate) event_id: EventId,
     pub(crate) imported: bool,
     pub(crate) payload: Vec<u8>,
-    pub(crate) body: OwnedBody,
+    /// The typed body of JSON text and of an amendment; a typed event is looked at in its payload.
+    pub(crate) body: Option<OwnedBody>,
 }
 
 impl NewEvent {
@@ -118,7 +119,10 @@ impl NewEvent {
             event_id,
             imported: false,
             payload: event.to_archived().map_err(body_error)?.to_vec(),
-            body: OwnedBody::from_event(event).map_err(body_error)?,
+            body: match event {
+                Event::EventAmended(_) => Some(OwnedBody::from_event(event).map_err(body_error)?),
+                _ => None,
+            },
         })
     }
 
@@ -135,8 +139,8 @@ impl NewEvent {
         event_id: EventId,
         occurred_at: Option<Instant>,
     ) -> Result<NewEvent, StoreError> {
-        let body = OwnedBody::from_json(kind, text)
-            .map_err(|error| StoreError::Body { position: Position::START, error })?;
+        let body =
+            OwnedBody::from_json(kind, text).map_err(|error| StoreError::Body { position: Position::START, error })?;
         Ok(NewEvent {
             kind,
             codec: Codec::Json,
@@ -146,8 +150,15 @@ impl NewEvent {
             event_id,
             imported: false,
             payload: text.as_bytes().to_vec(),
-            body,
+            body: Some(body),
         })
+    }
+
+    /// Gives the event an identity of the caller's.
+    #[must_use]
+    pub fn with_id(mut self, event_id: EventId) -> NewEvent {
+        self.event_id = event_id;
+        self
     }
 
     /// Marks the event as one that came from a file of another program.
@@ -181,9 +192,17 @@ impl NewEvent {
         self.payload.len()
     }
 
-    pub(crate) fn view<'a>(&'a self, envelope: &'a Envelope, stream: &'a StreamId) -> Result<EventView<'a>, StoreError> {
-        let body = self.body.body().map_err(|error| StoreError::Body { position: envelope.position, error })?;
-        Ok(EventView { envelope, stream, amends: self.body.amends, body })
+    pub(crate) fn view<'a>(
+        &'a self,
+        envelope: &'a Envelope,
+        stream: &'a StreamId,
+    ) -> Result<EventView<'a>, StoreError> {
+        let body_error = |error| StoreError::Body { position: envelope.position, error };
+        let (body, amends) = match &self.body {
+            Some(owned) => (owned.body().map_err(body_error)?, owned.amends),
+            None => (Body::access(self.kind, &self.payload).map_err(body_error)?, None),
+        };
+        Ok(EventView { envelope, stream, amends, body })
     }
 }
 

@@ -20,7 +20,8 @@ pub struct Limits {
     pub batch_events_max: usize,
     /// Payload bytes that one durable commit takes from the queue.
     pub batch_bytes_max: usize,
-    /// How long the writer waits for more callers when several were waiting the last time.
+    /// How long the writer waits at the most for callers that it answered just now; never longer than half of what the
+    /// last batch took.
     pub gather: Duration,
     /// Bytes of one block value: just under a power of two of redb's 4 KiB pages.
     pub block_bytes_max: usize,
@@ -54,7 +55,7 @@ impl Default for Limits {
             queue_bytes_max: 32 << 20,
             batch_events_max: 512,
             batch_bytes_max: 256 << 10,
-            gather: Duration::from_micros(200),
+            gather: Duration::from_millis(2),
             block_bytes_max: (32 << 10) - 256,
             overlay_events_max: 4_096,
             overlay_bytes_max: 32 << 20,

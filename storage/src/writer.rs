@@ -119,7 +119,10 @@ pub(crate) struct Writer {
     overlay_events: u64,
     overlay_bytes: usize,
     head_written: Option<(Position, Moment)>,
-    several_waited: bool,
+    /// Callers that were waiting or answered when the last batch was done: as many may be in the next one.
+    callers_seen: usize,
+    /// What the last batch took from its first command to its answers.
+    last_batch: std::time::Duration,
     /// A job that ended the gathering of a batch and is next.
     taken: Option<Job>,
     rebuild_waiters: Vec<Done>,
@@ -166,7 +169,8 @@ impl Writer {
             overlay_events,
             overlay_bytes: 0,
             head_written: None,
-            several_waited: false,
+            callers_seen: 1,
+            last_batch: std::time::Duration::ZERO,
             taken: None,
             rebuild_waiters: Vec::new(),
             rebuild_failed: None,
@@ -219,10 +223,12 @@ impl Writer {
                     self.stop_on_error(&flushed);
                     done(flushed);
                 }
-                NextJob::Take(Job::Rebuild(names, done)) => match self.running().and_then(|()| self.plan_rebuild(&names)) {
-                    Ok(()) => self.rebuild_waiters.push(done),
-                    Err(error) => done(Err(error)),
-                },
+                NextJob::Take(Job::Rebuild(names, done)) => {
+                    match self.running().and_then(|()| self.plan_rebuild(&names)) {
+                        Ok(()) => self.rebuild_waiters.push(done),
+                        Err(error) => done(Err(error)),
+                    }
+                }
                 NextJob::Take(Job::Resume(done)) => done(contained(|| self.resume())),
                 NextJob::Take(Job::Close(done)) => return done(contained(|| self.close())),
                 NextJob::Idle => self.background(),
@@ -309,24 +315,28 @@ impl Writer {
         for submission in &submissions {
             self.shared.queued_bytes.fetch_sub(submission.bytes, Ordering::Relaxed);
         }
+        let (begin, taken) = (Moment::now(), submissions.len());
         if let Err(error) = self.running() {
             submissions.into_iter().for_each(|submission| (submission.answer)(Err(error.clone())));
         } else {
             self.decide_and_commit(submissions);
         }
+        self.last_batch = begin.elapsed();
+        self.callers_seen = taken + self.queue.len();
         self.taken = control;
     }
 
     /// Fills the batch from the queue; a job that is no command ends it and is handed back.
     fn gather(&mut self, submissions: &mut Vec<Submission>) -> Option<Job> {
         let mut bytes = submissions[0].bytes;
-        let until = Moment::now() + self.limits.gather;
+        let until = Moment::now() + self.limits.gather.min(self.last_batch / 2);
         let mut control = None;
         while submissions.len() < self.limits.batch_events_max && bytes < self.limits.batch_bytes_max {
             let job = match self.queue.try_recv() {
                 Ok(job) => job,
-                // When several callers waited the last time, more of them are on their way.
-                Err(_) if self.several_waited => match self.queue.recv_deadline(until) {
+                // Callers that were just answered are on their way again. Waiting for them costs less than the commit
+                // that they would need for themselves; one caller alone is never kept waiting.
+                Err(_) if submissions.len() < self.callers_seen => match self.queue.recv_deadline(until) {
                     Ok(job) => job,
                     Err(_) => break,
                 },
@@ -343,7 +353,6 @@ impl Writer {
                 }
             }
         }
-        self.several_waited = submissions.len() > 1;
         control
     }
 
@@ -376,7 +385,8 @@ impl Writer {
                 }
             }
         }
-        let committed = if batch.recent.is_empty() { Ok(()) } else { contained(|| self.commit(&snapshot, batch)) };
+        let head = snapshot.head;
+        let committed = if batch.recent.is_empty() { Ok(()) } else { contained(|| self.commit(snapshot, batch)) };
         let Err(error) = committed else {
             return answers.into_iter().for_each(|(answer, result)| answer(result));
         };
@@ -385,7 +395,9 @@ impl Writer {
         for (answer, result) in answers {
             answer(match result {
                 // What was there before the batch is on disk whatever became of it.
-                Ok(receipt) if receipt.repeated && receipt.events.iter().all(|event| event.position <= snapshot.head) => Ok(receipt),
+                Ok(receipt) if receipt.repeated && receipt.events.iter().all(|event| event.position <= head) => {
+                    Ok(receipt)
+                }
                 Ok(_) => Err(StoreError::OutcomeUnknown { reason: reason.clone() }),
                 Err(_) => Err(StoreError::WriterStopped { reason: reason.clone() }),
             });
@@ -437,8 +449,11 @@ impl Writer {
 
     /// The first receipt again, if the key or the event ids were used before with the same content.
     fn repeated(&self, view: &View<'_>, decision: &Decision) -> Result<Option<Receipt>, StoreError> {
-        let events: Vec<(&StreamId, &NewEvent)> =
-            decision.appends.iter().flat_map(|(stream, events)| events.iter().map(move |event| (stream, event))).collect();
+        let events: Vec<(&StreamId, &NewEvent)> = decision
+            .appends
+            .iter()
+            .flat_map(|(stream, events)| events.iter().map(move |event| (stream, event)))
+            .collect();
         if let Some(key) = decision.key.as_deref().filter(|key| !key.is_empty())
             && let Some((first, count)) = view.find_key(key)?
         {
@@ -565,23 +580,26 @@ impl Writer {
     }
 
     fn fold(&self, snapshot: &Snapshot, batch: &mut Batch, recent: &RecentEvent) -> Result<(), StoreError> {
-        index_record(&mut batch.rows, &IndexedRecord {
-            stream: &recent.stream,
-            stream_number: recent.envelope.stream_number,
-            stream_index: recent.envelope.stream_index,
-            position: recent.envelope.position,
-            kind: recent.envelope.kind,
-            event_id: recent.envelope.event_id,
-            append_events: recent.append_events,
-            key: &recent.key,
-        });
+        index_record(
+            &mut batch.rows,
+            &IndexedRecord {
+                stream: &recent.stream,
+                stream_number: recent.envelope.stream_number,
+                stream_index: recent.envelope.stream_index,
+                position: recent.envelope.position,
+                kind: recent.envelope.kind,
+                event_id: recent.envelope.event_id,
+                append_events: recent.append_events,
+                key: &recent.key,
+            },
+        );
         let view = recent.event.view(&recent.envelope, &recent.stream)?;
         let older = snapshot.overlay.maps();
         apply_all(&self.folds, &mut batch.places, &mut batch.rows, &older, &snapshot.rows, &view, |_| true)
     }
 
     /// Writes the batch's blocks in one durable commit, with the next slice of a flush, and publishes the new state.
-    fn commit(&mut self, snapshot: &Snapshot, batch: Batch) -> Result<(), StoreError> {
+    fn commit(&mut self, snapshot: Snapshot, batch: Batch) -> Result<(), StoreError> {
         let mut builder = BlockBuilder::new(self.limits.block_bytes_max, snapshot.chain);
         let mut salts = vec![0u8; batch.recent.len() * 16];
         getrandom::fill(&mut salts).map_err(|error| StoreError::Database { message: error.to_string() })?;
@@ -618,18 +636,25 @@ impl Writer {
         self.standing = standing;
         self.overlay_events += batch.recent.len() as u64;
         self.overlay_bytes += payload_bytes / 4 + batch.rows.len() * 100;
-        let mut overlay = snapshot.overlay.clone();
-        let active = Arc::make_mut(&mut overlay.active);
-        active.extend(batch.rows);
-        if self.flush.as_ref().is_some_and(|flush| flush.next.is_empty()) {
+        let flushed = self.flush.as_ref().is_some_and(|flush| flush.next.is_empty());
+        if flushed {
             self.flush = None;
-            overlay.frozen = None;
         }
-        let next = Snapshot { overlay, head: batch.head, chain, folds: Arc::new(batch.places), ..snapshot.clone() };
+        // The published state is changed in place: the rows in memory are copied only if a reader still looks at them.
+        drop(snapshot);
+        self.publish(|published| {
+            Arc::make_mut(&mut published.overlay.active).extend(batch.rows);
+            if flushed {
+                published.overlay.frozen = None;
+            }
+            published.head = batch.head;
+            published.chain = chain;
+            published.folds = Arc::new(batch.places);
+        })?;
         *lock(&self.shared.last_commit) = Some((self.clock)());
-        self.publish(next)?;
         if self.flush.is_none()
-            && (self.overlay_events >= self.limits.overlay_events_max || self.overlay_bytes >= self.limits.overlay_bytes_max)
+            && (self.overlay_events >= self.limits.overlay_events_max
+                || self.overlay_bytes >= self.limits.overlay_bytes_max)
         {
             self.begin_flush(self.limits.flush_slice_rows)?;
         }
@@ -638,14 +663,18 @@ impl Writer {
     }
 
     /// Makes a state visible: its tables are opened anew, so that they hold the blocks and rows just committed.
-    fn publish(&self, mut snapshot: Snapshot) -> Result<(), StoreError> {
+    fn publish(&self, change: impl FnOnce(&mut Snapshot)) -> Result<(), StoreError> {
         let database = self.database.as_ref().ok_or(StoreError::ReadOnly)?;
         let transaction = database.begin_read()?;
-        snapshot.blocks = Arc::new(StoredBlocks { table: transaction.open_table(BLOCKS)? });
-        snapshot.rows = Arc::new(StoredRows { table: transaction.open_table(ROWS)? });
-        snapshot.standing = Arc::new(transaction.open_table(STANDING)?);
-        let head = snapshot.head;
-        *lock(&self.shared.published) = snapshot;
+        let blocks = Arc::new(StoredBlocks { table: transaction.open_table(BLOCKS)? });
+        let rows = Arc::new(StoredRows { table: transaction.open_table(ROWS)? });
+        let standing = Arc::new(transaction.open_table(STANDING)?);
+        let head = {
+            let mut published = lock(&self.shared.published);
+            change(&mut published);
+            (published.blocks, published.rows, published.standing) = (blocks, rows, standing);
+            published.head
+        };
         *lock(&self.shared.head) = head;
         self.shared.head_changed.notify_all();
         Ok(())
@@ -657,7 +686,12 @@ impl Writer {
         let horizon = Position(snapshot.head.0.saturating_sub(self.limits.key_horizon));
         let mut forgotten = RowMap::new();
         if horizon > Position::START {
-            forget_keys(&snapshot.view().layered, &mut forgotten, horizon, self.limits.overlay_events_max as usize * 2)?;
+            forget_keys(
+                &snapshot.view().layered,
+                &mut forgotten,
+                horizon,
+                self.limits.overlay_events_max as usize * 2,
+            )?;
         }
         let mut active = std::mem::take(&mut snapshot.overlay.active);
         if !forgotten.is_empty() {
@@ -669,7 +703,7 @@ impl Writer {
         self.flush = Some(Flush { to: snapshot.head, rows: active, next, keys });
         self.overlay_events = 0;
         self.overlay_bytes = 0;
-        self.publish(snapshot)
+        self.publish(|published| *published = snapshot)
     }
 
     /// Writes what is left of the flush that is under way.
@@ -686,7 +720,7 @@ impl Writer {
             if flush.next.is_empty() {
                 self.flush = None;
                 snapshot.overlay.frozen = None;
-                self.publish(snapshot)?;
+                self.publish(|published| *published = snapshot)?;
             }
         }
         Ok(())
@@ -703,8 +737,7 @@ impl Writer {
     }
 
     fn head_is_behind(&self) -> bool {
-        self.directory.is_some()
-            && self.head_written.is_none_or(|(position, _)| position != *lock(&self.shared.head))
+        self.directory.is_some() && self.head_written.is_none_or(|(position, _)| position != *lock(&self.shared.head))
     }
 
     fn write_head(&mut self, now: bool) {
@@ -735,7 +768,7 @@ impl Writer {
         self.overlay_events = loaded.overlay_events();
         self.overlay_bytes = 0;
         self.standing = loaded.standing;
-        self.publish(loaded.snapshot)?;
+        self.publish(|published| *published = loaded.snapshot)?;
         *lock(&self.shared.stopped) = None;
         let settled = self.settle();
         self.stop_on_error(&settled);
@@ -908,11 +941,7 @@ fn begin(database: &Database) -> Result<redb::WriteTransaction, StoreError> {
 }
 
 /// Cuts sorted keys into slices that end between streams of a stream-scoped fold, and never inside another fold.
-fn slices(
-    keys: &[crate::rows::Bytes],
-    rows_max: usize,
-    places: &[FoldPlace],
-) -> VecDeque<std::ops::Range<usize>> {
+fn slices(keys: &[crate::rows::Bytes], rows_max: usize, places: &[FoldPlace]) -> VecDeque<std::ops::Range<usize>> {
     use crate::fold::Scope;
     use crate::index::INDEX_SLOT;
     let group = |key: &[u8]| -> usize {
@@ -977,9 +1006,7 @@ fn write_rows<'r>(
 ) -> Result<(), StoreError> {
     use crate::rows::{row_hash, seal};
     let mut table = transaction.open_table(ROWS)?;
-    let hash_of = |sealed: &[u8]| {
-        sealed.first_chunk::<8>().map_or(0, |checksum| u64::from_le_bytes(*checksum))
-    };
+    let hash_of = |sealed: &[u8]| sealed.first_chunk::<8>().map_or(0, |checksum| u64::from_le_bytes(*checksum));
     for (key, row) in rows {
         let old = match row {
             Some(row) => table.insert(&key[..], seal(key, row).as_slice())?,
@@ -1029,8 +1056,8 @@ mod rebuild {
     use redb::ReadableTable;
 
     use super::*;
-    use crate::rows::RowSource;
     use crate::fold::{Fold, apply_fold, fingerprint};
+    use crate::rows::RowSource;
 
     impl Writer {
         /// Folds the next events of the first projection that waits; flips it when it has reached the head.
@@ -1114,7 +1141,7 @@ mod rebuild {
                 }
             }
             snapshot.folds = Arc::new(places);
-            self.publish(snapshot)
+            self.publish(|published| *published = snapshot)
         }
     }
 
