@@ -1,6 +1,7 @@
 //! Import and export again: equal JSON always, and identical bytes for every style of Python's `json.dump`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::Command;
 
 use cognilog::json::{Node, equal};
@@ -97,10 +98,8 @@ fn forms_of_a_file_are_its_own() {
         rotated.rotate_left(first);
         let trace = format!("t{first}");
         check_bytes(&bench, &trace, &file(&trace, &rotated));
-        let python = bench
-            .engine
-            .export_at(&crate::common::id(&trace), cognilog::At::Head, cognilog::Profile::Python)
-            .unwrap();
+        let python =
+            bench.engine.export_at(&crate::common::id(&trace), cognilog::At::Head, cognilog::Profile::Python).unwrap();
         assert_eq!(python, file(&trace, &rotated), "an imported event is a file's own in every profile");
     }
 }
@@ -220,19 +219,27 @@ fn every_style_of_python_comes_back_byte_for_byte() {
             return;
         }
     }
-    let reports = bench.engine.import(&output, &options()).unwrap();
-    assert_eq!(reports.len(), count);
-    for report in &reports {
-        assert!(!report.is_failure(), "{report:?}");
-        let text = std::fs::read_to_string(&report.path).unwrap();
-        assert_eq!(bench.export(report.trace_id.as_deref().unwrap()), text, "{}", report.path.display());
-    }
+    let files = cognilog::find_files(&output).unwrap();
+    assert_eq!(files.len(), count);
+    // Several importers at once, so that the disk is not waited for at every file.
+    std::thread::scope(|scope| {
+        for files in files.chunks(count.div_ceil(8)) {
+            scope.spawn(|| files.iter().for_each(|path| check_file(&bench, path)));
+        }
+    });
     let head = bench.head();
-    for report in reports.iter().step_by(10) {
-        let again = bench.engine.import_file(&report.path, &options()).unwrap();
+    for path in files.iter().step_by(10) {
+        let again = bench.engine.import_file(path, &options()).unwrap();
         assert_eq!((again.added, again.amended), (0, 0), "{again:?}");
     }
     assert_eq!(bench.head(), head);
+}
+
+fn check_file(bench: &Bench, path: &Path) {
+    let report = bench.engine.import_file(path, &options()).unwrap();
+    assert!(!report.is_failure(), "{report:?}");
+    let text = std::fs::read_to_string(path).unwrap();
+    assert_eq!(bench.export(report.trace_id.as_deref().unwrap()), text, "{}", path.display());
 }
 
 fn random_document(random: &mut Random, number: usize) -> String {
@@ -254,8 +261,18 @@ fn random_event(random: &mut Random) -> String {
         return random_value(random, 3);
     }
     let kind = random.pick(&[
-        "query", "query", "evaluation", "evaluation", "extraction", "extraction_pending", "extraction_reviewed",
-        "extraction_committed", "reflection", "message", "event_amended", "other",
+        "query",
+        "query",
+        "evaluation",
+        "evaluation",
+        "extraction",
+        "extraction_pending",
+        "extraction_reviewed",
+        "extraction_committed",
+        "reflection",
+        "message",
+        "event_amended",
+        "other",
     ]);
     let text = |random: &mut Random| random_text(random);
     let mut members = vec![format!("\"type\":\"{kind}\""), format!("\"sequence\":{}", random.below(50))];
@@ -277,7 +294,11 @@ fn random_event(random: &mut Random) -> String {
         ]),
         "extraction_pending" if random.chance(2) => members.extend([
             "\"extraction_id\":\"e1\"".to_owned(),
-            format!("\"item\":{{\"types\":[\"tool\"],\"content\":{},\"score\":{}}}", text(random), random_number(random)),
+            format!(
+                "\"item\":{{\"types\":[\"tool\"],\"content\":{},\"score\":{}}}",
+                text(random),
+                random_number(random)
+            ),
         ]),
         "extraction_pending" => members.push(format!("\"content\":{}", text(random))),
         "extraction_reviewed" => members.extend([
@@ -288,10 +309,9 @@ fn random_event(random: &mut Random) -> String {
             members.push("\"items\":[{\"extraction_id\":\"e1\",\"outcome\":\"saved\"}]".to_owned());
         }
         "extraction_committed" => members.push("\"extraction_id\":\"e1\"".to_owned()),
-        "reflection" => members.extend([
-            "\"reflected_range\":[1,9]".to_owned(),
-            format!("\"summary\":{}", text(random)),
-        ]),
+        "reflection" => {
+            members.extend(["\"reflected_range\":[1,9]".to_owned(), format!("\"summary\":{}", text(random))])
+        }
         _ => members.push(format!("\"content\":{}", text(random))),
     }
     if !random.chance(4) {
@@ -323,7 +343,9 @@ fn random_value(random: &mut Random, depth: u64) -> String {
         }
         _ => {
             let members: Vec<String> = (0..random.below(4))
-                .map(|index| format!("\"k{index}{}\":{}", random.pick(&["", "é", " "]), random_value(random, depth - 1)))
+                .map(|index| {
+                    format!("\"k{index}{}\":{}", random.pick(&["", "é", " "]), random_value(random, depth - 1))
+                })
                 .collect();
             format!("{{{}}}", members.join(","))
         }
@@ -334,8 +356,22 @@ fn random_number(random: &mut Random) -> String {
     match random.below(6) {
         0 => random
             .pick(&[
-                "1.0", "-0.0", "1e16", "1e-05", "9007199254740993", "18446744073709551616", "1e400", "-1e400", "NaN",
-                "Infinity", "5e-324", "1.7976931348623157e308", "0.1", "123456789012345678901234567890", "1e22", "1e23",
+                "1.0",
+                "-0.0",
+                "1e16",
+                "1e-05",
+                "9007199254740993",
+                "18446744073709551616",
+                "1e400",
+                "-1e400",
+                "NaN",
+                "Infinity",
+                "5e-324",
+                "1.7976931348623157e308",
+                "0.1",
+                "123456789012345678901234567890",
+                "1e22",
+                "1e23",
             ])
             .to_owned(),
         1 => random.below(u64::MAX).to_string(),
@@ -349,8 +385,24 @@ fn random_text(random: &mut Random) -> String {
     let mut text = String::from("\"");
     for _ in 0..random.below(8) {
         text.push_str(random.pick(&[
-            "plain ", "\\\"", "\\\\", "\\/", "\\n", "\\t", "\\u0000", "\\u001f", "\\u007f", "\\b\\f\\r", "é", "知识",
-            "😀", "\\u2028", "\\u0085", "\\ufeff", "{[:,]}", "<>&'",
+            "plain ",
+            "\\\"",
+            "\\\\",
+            "\\/",
+            "\\n",
+            "\\t",
+            "\\u0000",
+            "\\u001f",
+            "\\u007f",
+            "\\b\\f\\r",
+            "é",
+            "知识",
+            "😀",
+            "\\u2028",
+            "\\u0085",
+            "\\ufeff",
+            "{[:,]}",
+            "<>&'",
         ]));
     }
     if random.chance(40) {
