@@ -28,13 +28,14 @@ pub struct AppendEvent {
 #[derive(Clone, Debug)]
 enum Content {
     /// A typed event that leaves nothing open: its bytes are made on the caller's thread, not on the writer's.
-    Ready(NewEvent),
-    Typed(Event),
+    Ready(Box<NewEvent>),
+    Typed(Box<Event>),
+    /// `sequence` and `timestamp` are `None` where the text leaves them open; what is there is not always readable.
     Json {
         text: String,
         kind: EventKind,
-        sequence: Option<i64>,
-        timestamp: Option<String>,
+        sequence: Option<Option<i64>>,
+        timestamp: Option<Option<String>>,
     },
 }
 
@@ -102,15 +103,21 @@ impl AppendEvent {
         if node.has_non_finite() {
             return Err(invalid("it holds NaN or Infinity, which are no JSON numbers".to_owned()));
         }
-        let event_id = match node.get("event_id").and_then(Node::as_text) {
-            Some(id) => Some(id.parse::<EventId>()?),
+        let event_id = match node.get("event_id") {
+            Some(id) => Some(id.as_text().unwrap_or_else(|| id.raw(&text)).parse::<EventId>()?),
             None => None,
         };
+        let is_null = |key: &str| node.get(key).is_some_and(Node::is_null);
+        let drop_keys = ["event_id", "sequence", "timestamp"].map(|key| (key, key == "event_id" || is_null(key)));
         drop(node);
-        let text = match event_id {
-            Some(_) => without_key(&text, "event_id").map_err(|error| invalid(error.to_string()))?,
-            None => text,
-        };
+        let mut text = text;
+        // An explicit null leaves a field open as its absence does.
+        for (key, _) in drop_keys.into_iter().filter(|(_, drop)| *drop) {
+            text = without_key(&text, key).map_err(|error| invalid(error.to_string()))?;
+        }
+        let node = Node::parse(&text).map_err(|error| invalid(error.to_string()))?;
+        let (has_sequence, has_timestamp) = (node.get("sequence").is_some(), node.get("timestamp").is_some());
+        drop(node);
         let style = JsonStyle { ensure_ascii: Some(false), ..JsonStyle::python(cognilog_core::json::Indent::None) };
         let read = classify(&text, &style).map_err(|error| invalid(error.to_string()))?;
         if matches!(read.kind, EventKind::EventAmended | EventKind::JsonFileStyle) {
@@ -126,8 +133,9 @@ impl AppendEvent {
         match read.event {
             Some(event) if read.canonical => AppendEvent::typed(event, event_id),
             _ => {
-                let content =
-                    Content::Json { text, kind: read.kind, sequence: read.sequence, timestamp: read.timestamp };
+                let sequence = has_sequence.then_some(read.sequence);
+                let timestamp = has_timestamp.then_some(read.timestamp);
+                let content = Content::Json { text, kind: read.kind, sequence, timestamp };
                 Ok(AppendEvent { event_id, content })
             }
         }
@@ -138,9 +146,9 @@ impl AppendEvent {
         let content = match (event.sequence(), event.timestamp()) {
             (Some(_), Some(timestamp)) => {
                 let occurred_at = parse(timestamp, &Zone::utc());
-                Content::Ready(NewEvent::typed(&event, event_id, occurred_at)?)
+                Content::Ready(Box::new(NewEvent::typed(&event, event_id, occurred_at)?))
             }
-            _ => Content::Typed(event),
+            _ => Content::Typed(Box::new(event)),
         };
         Ok(AppendEvent { event_id, content })
     }
@@ -149,7 +157,7 @@ impl AppendEvent {
     #[must_use]
     pub fn with_id(self, event_id: EventId) -> AppendEvent {
         let content = match self.content {
-            Content::Ready(event) => Content::Ready(event.with_id(event_id)),
+            Content::Ready(event) => Content::Ready(Box::new(event.with_id(event_id))),
             content => content,
         };
         AppendEvent { event_id, content }
@@ -182,14 +190,14 @@ impl AppendEvent {
         match &self.content {
             Content::Ready(event) => event.sequence(),
             Content::Typed(event) => event.sequence(),
-            Content::Json { sequence, .. } => *sequence,
+            Content::Json { sequence, .. } => sequence.flatten(),
         }
     }
 
     /// The event for the log, with sequence and time filled in where the caller left them open.
     fn complete(self, sequence: i64, timestamp: &str, zone: &Zone) -> Result<NewEvent, StoreError> {
         match self.content {
-            Content::Ready(event) => Ok(event),
+            Content::Ready(event) => Ok(*event),
             Content::Typed(mut event) => {
                 if event.sequence().is_none() {
                     event.set_sequence(sequence);
@@ -208,8 +216,9 @@ impl AppendEvent {
                 if given_time.is_none() {
                     add_key(&mut text, "timestamp", &serde_json::Value::from(timestamp).to_string());
                 }
-                let occurred_at = parse(given_time.as_deref().unwrap_or(timestamp), zone);
-                NewEvent::json(&text, kind, Some(given.unwrap_or(sequence)), self.event_id, occurred_at)
+                let time = given_time.unwrap_or_else(|| Some(timestamp.to_owned()));
+                let occurred_at = time.as_deref().and_then(|text| parse(text, zone));
+                NewEvent::json(&text, kind, given.unwrap_or(Some(sequence)), self.event_id, occurred_at)
             }
         }
     }
@@ -241,10 +250,7 @@ impl Command for AppendCommand {
                 None => None,
             };
             let (sequence, timestamp) = match &stored {
-                Some(stored) => (
-                    stored.envelope.sequence.unwrap_or_default(),
-                    stored.event()?.and_then(|event| event.timestamp().map(str::to_owned)).unwrap_or_default(),
-                ),
+                Some(stored) => (stored.envelope.sequence.unwrap_or_default(), timestamp_of(stored)?),
                 None if matches!(event.content, Content::Ready(_)) => (0, String::new()),
                 None => (next_sequence(event.kind(), latest), self.now.to_text()),
             };
@@ -273,6 +279,13 @@ impl AppendCommand {
             None => Ok(None),
         }
     }
+}
+
+/// The text under an event's `timestamp`, of whatever kind it is.
+fn timestamp_of(stored: &cognilog_storage::StoredEvent) -> Result<String, StoreError> {
+    let json = stored.json()?;
+    let node = Node::parse(&json).ok();
+    Ok(node.as_ref().and_then(|node| node.get("timestamp")?.as_text()).unwrap_or_default().to_owned())
 }
 
 fn latest_sequence(view: &View<'_>, stream_number: u64) -> Result<Option<i64>, StoreError> {
@@ -354,6 +367,14 @@ mod tests {
                 "知".repeat(500)
             ),
         );
+        let retry =
+            r#"{"type":"custom","sequence":null,"timestamp":null,"event_id":"0198f3a100007abc8def0123456789ab"}"#;
+        let Ok(AppendEvent { content: Content::Json { text, sequence: None, timestamp: None, .. }, .. }) =
+            AppendEvent::from_json(retry)
+        else {
+            panic!("nulls leave the fields open");
+        };
+        assert_eq!(text, r#"{"type":"custom"}"#);
         let mut text = "{}".to_owned();
         add_key(&mut text, "a", "1");
         add_key(&mut text, "b", "2");
