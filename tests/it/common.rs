@@ -81,9 +81,7 @@ impl Bench {
     pub(crate) fn extractions(&self, trace: &str) -> Vec<(String, String, String)> {
         let all = self.engine.extractions(Some(&id(trace))).unwrap();
         all.into_iter()
-            .map(|found| {
-                (found.extraction.extraction_id, found.extraction.state, found.extraction.current.content)
-            })
+            .map(|found| (found.extraction.extraction_id, found.extraction.state, found.extraction.current.content))
             .collect()
     }
 }

@@ -4,4 +4,5 @@
 
 mod common;
 mod fidelity;
+mod importing;
 mod tidy;
