@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Place;
 use crate::failure::Failure;
-use crate::output::{Output, printable};
+use crate::output::{Output, note, printable, shown};
 
 /// The settings' file name, in the store directory and in the user's configuration folder.
 const FILE: &str = "cognilog.toml";
@@ -79,9 +79,8 @@ impl Settings {
             .map(|(section, key, ..)| (leaked(section, key), "-".to_owned(), "default".to_owned()))
             .collect();
         origins[0].1 = "10".to_owned();
-        for path in
-            [user_folder().map(|folder| folder.join(FILE)), store.map(|store| store.join(FILE))].into_iter().flatten()
-        {
+        let users = user_folder().map(|folder| folder.join(FILE)).filter(|path| is_ours(path));
+        for path in users.into_iter().chain(store.map(|store| store.join(FILE))) {
             let Some(file) = read(&path)? else { continue };
             let origin = path.display().to_string();
             let mut take = |index: usize, value: Option<String>| {
@@ -121,6 +120,16 @@ fn leaked(section: &str, key: &str) -> &'static str {
 fn user_folder() -> Option<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
     Some(std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home)?.join("cognilog"))
+}
+
+/// Whether the user's own file may be read. Under `sudo` the folder is often another user's: that is said and passed
+/// over.
+fn is_ours(path: &Path) -> bool {
+    let denied = matches!(std::fs::File::open(path), Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied);
+    if denied {
+        note(&format!("{} may not be read: it is passed over", shown(path)));
+    }
+    !denied
 }
 
 fn read(path: &Path) -> Result<Option<File>, Failure> {

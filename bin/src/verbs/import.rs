@@ -96,8 +96,12 @@ pub(crate) fn print(report: &FileReport, output: &mut Output) -> Result<(), Fail
         }
         outcome => note(&format!("{path}: {}", printable(&format!("{outcome:?}"), 400))),
     }
+    if !report.problems.is_empty() {
+        // The streams may go to one terminal: what was said of the file so far stands in front.
+        output.flush()?;
+    }
     for problem in &report.problems {
-        note(&format!("           {}", printable(problem, 300)));
+        note(&format!("noted      {path}: {}", printable(problem, 300)));
     }
     Ok(())
 }

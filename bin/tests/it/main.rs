@@ -1,0 +1,15 @@
+//! Tests of the exe as its users run it: processes, pipes, signals and files.
+//!
+//! `COGNILOG_SOAK=1` runs the longer variants.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
+
+mod append;
+mod common;
+mod import;
+mod log;
+mod messages;
+mod mirror;
+mod processes;
+mod terminal;
+mod verbs;
