@@ -134,7 +134,7 @@ impl AppendEvent {
             Some(event) if read.canonical => AppendEvent::typed(event, event_id),
             _ => {
                 let sequence = has_sequence.then_some(read.sequence);
-                let timestamp = has_timestamp.then_some(read.timestamp);
+                let timestamp = (has_timestamp || read.timestamp.is_some()).then_some(read.timestamp);
                 let content = Content::Json { text, kind: read.kind, sequence, timestamp };
                 Ok(AppendEvent { event_id, content })
             }
@@ -235,7 +235,10 @@ impl Command for AppendCommand {
 
     fn decide(&mut self, view: &View<'_>) -> Result<(Decision, ()), StoreError> {
         let stream = StreamId::Trace(self.append.trace.clone());
-        let earlier = self.earlier(view)?;
+        let by_key = match &self.append.key {
+            Some(key) => view.find_key(key)?,
+            None => None,
+        };
         let is_open = self.append.events.iter().any(|event| !matches!(event.content, Content::Ready(_)));
         let mut latest = match view.stream(&stream)?.filter(|_| is_open) {
             Some(standing) => latest_sequence(view, standing.number)?,
@@ -245,8 +248,12 @@ impl Command for AppendCommand {
         let mut events = Vec::with_capacity(given.len());
         for (index, event) in given.into_iter().enumerate() {
             // A retry is filled in as the first time, so that it is the same event.
+            let earlier = match by_key {
+                Some((first, count)) => (index < count as usize).then_some(Position(first.0 + index as u64)),
+                None => view.find_event(event.event_id)?,
+            };
             let stored = match earlier {
-                Some(first) => view.event(Position(first.0 + index as u64))?,
+                Some(position) => view.event(position)?,
                 None => None,
             };
             let (sequence, timestamp) = match &stored {
@@ -263,21 +270,6 @@ impl Command for AppendCommand {
             key: self.append.key.clone(),
         };
         Ok((decision, ()))
-    }
-}
-
-impl AppendCommand {
-    /// Where the append was recorded before, by its key or by its first event's id.
-    fn earlier(&self, view: &View<'_>) -> Result<Option<Position>, StoreError> {
-        if let Some(key) = &self.append.key
-            && let Some((first, _)) = view.find_key(key)?
-        {
-            return Ok(Some(first));
-        }
-        match self.append.events.first() {
-            Some(event) => view.find_event(event.event_id),
-            None => Ok(None),
-        }
     }
 }
 
@@ -300,7 +292,9 @@ fn latest_sequence(view: &View<'_>, stream_number: u64) -> Result<Option<i64>, S
 /// the latest place (DESIGN section 5: "the trace's latest message sequence at that moment").
 fn next_sequence(kind: EventKind, latest: Option<i64>) -> i64 {
     match kind {
-        EventKind::Message | EventKind::Query | EventKind::Unknown => latest.map_or(1, |latest| latest + 1),
+        EventKind::Message | EventKind::Query | EventKind::Unknown => {
+            latest.map_or(1, |latest| latest.saturating_add(1))
+        }
         _ => latest.unwrap_or(0),
     }
 }
