@@ -16,8 +16,8 @@ pub struct Limits {
     pub queue_commands_max: usize,
     /// Bytes of the commands that may wait for the writer.
     pub queue_bytes_max: usize,
-    /// Events that one durable commit takes from the queue.
-    pub batch_events_max: usize,
+    /// Commands that one durable commit takes from the queue.
+    pub batch_commands_max: usize,
     /// Payload bytes that one durable commit takes from the queue.
     pub batch_bytes_max: usize,
     /// How long the writer waits at the most for callers that it answered just now; never longer than half of what the
@@ -39,8 +39,8 @@ pub struct Limits {
     pub cache_bytes: usize,
     /// Positions for which a caller's idempotency key is remembered.
     pub key_horizon: u64,
-    /// Events read under one read transaction before it is renewed.
-    pub read_events: usize,
+    /// Events that may be left unwritten in rows when a store is closed: folding them again at the next open is quicker.
+    pub close_tail_events: u64,
     /// How often the `head` file is renewed at the most.
     pub head_interval: Duration,
 }
@@ -50,10 +50,10 @@ impl Default for Limits {
         Limits {
             event_bytes_max: 8 << 20,
             append_bytes_max: 16 << 20,
-            append_events_max: 65_536,
+            append_events_max: 8_192,
             queue_commands_max: 1_024,
             queue_bytes_max: 32 << 20,
-            batch_events_max: 512,
+            batch_commands_max: 512,
             batch_bytes_max: 256 << 10,
             gather: Duration::from_millis(2),
             block_bytes_max: (32 << 10) - 256,
@@ -64,7 +64,7 @@ impl Default for Limits {
             rebuild_events: 2_000,
             cache_bytes: 128 << 20,
             key_horizon: 1_000_000,
-            read_events: 10_000,
+            close_tail_events: 256,
             head_interval: Duration::from_secs(1),
         }
     }
