@@ -23,6 +23,11 @@ impl Bench {
         self.folder.path().join("store")
     }
 
+    /// The engine and the folder, for a test that closes the engine.
+    pub(crate) fn into_parts(self) -> (Engine, TempDir) {
+        (self.engine, self.folder)
+    }
+
     /// A path in the folder of files.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join("files").join(name)

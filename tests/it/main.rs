@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod appending;
+mod asking;
 mod common;
 mod fidelity;
 mod importing;
