@@ -12,9 +12,10 @@ use cognilog_core::json::Node;
 use cognilog_core::time::{Zone, parse};
 use cognilog_core::{Position, StreamId, TraceId};
 use cognilog_projections::json_file::{
-    Classified, ExportError, FileError, JsonFile, Match, Profile, classify, export, match_events, match_native,
+    Classified, ExportError, Exported, FileError, JsonFile, Match, Profile, classify, export, match_events,
+    match_native,
 };
-use cognilog_storage::{Command, Condition, Decision, NewEvent, StoreError, View, new_event_id, system_now};
+use cognilog_storage::{Command, Condition, Decision, NewEvent, Snapshot, StoreError, View, new_event_id, system_now};
 use serde::Serialize;
 
 use crate::engine::Engine;
@@ -278,24 +279,15 @@ impl Engine {
         if let Some(started) = self.started(path, trace, ours.is_none(), options, &mut report)? {
             events.push(typed(&started.into(), options)?);
         }
-        let frame_known = ours.as_ref().is_some_and(|ours| ours.frame_recorded && ours.frame == file.frame);
+        // A frame that the export has by itself, as in the follower's own files, needs no event.
+        let frame_known = ours.as_ref().is_some_and(|ours| ours.frame == file.frame);
         let is_behind = ours.as_ref().is_some_and(|ours| ours.events.len() > file.events.len());
         let tells_nothing = is_behind && file.events.is_empty();
         if !frame_known && !tells_nothing {
             events.push(typed(&file.frame.to_event().into(), options)?);
         }
-        // The follower of the JSON files spells some native events otherwise than the log.
-        let printed = match &ours {
-            Some(ours) if ours.has_native => Some(export(&snapshot, trace, snapshot.head(), Profile::Python)?),
-            _ => None,
-        };
-        let ours_events = ours.as_ref().map_or(&[][..], |ours| &ours.events);
-        let printed = printed.as_ref().map_or(ours_events, |printed| &printed.events);
-        let both: Vec<Both<'_>> = ours_events
-            .iter()
-            .zip(printed)
-            .map(|((position, text), (_, printed))| Both { position: *position, text, printed })
-            .collect();
+        let printed = printed_of(&snapshot, trace, ours.as_ref())?;
+        let both = pair(ours.as_ref(), printed.as_ref());
         let matched = match_prefix(file, &both, options, &mut report)?;
         let Some(Matched { amendments, added }) = matched else { return Ok(report) };
         events.extend(amendments);
@@ -324,6 +316,18 @@ impl Engine {
             self.append_chunks(trace, events, last)?;
         }
         Ok(report)
+    }
+
+    /// Whether the log has every event of a trace's file, though it may have others between and behind them.
+    pub(crate) fn has_events_of(&self, path: &Path, trace: &TraceId) -> Result<bool, Error> {
+        let Ok((_, file)) = read_file(path) else { return Ok(false) };
+        let snapshot = self.snapshot()?;
+        let ours = export(&snapshot, trace, snapshot.head(), Profile::Native)?;
+        let printed = printed_of(&snapshot, trace, Some(&ours))?;
+        let options = ImportOptions { on_fork: OnFork::Append, ..ImportOptions::default() };
+        let mut report = FileReport::new(path, FileOutcome::Unchanged);
+        let matched = match_prefix(&file, &pair(Some(&ours), printed.as_ref()), &options, &mut report)?;
+        Ok(matched.is_some_and(|matched| matched.added.is_empty() && matched.amendments.is_empty()))
     }
 
     /// Appends in chunks, each resting on the one before; an interrupted import is continued by matching again.
@@ -471,6 +475,21 @@ struct Both<'o> {
     printed: &'o str,
 }
 
+/// A trace as the follower of the JSON files spells it, where that may be another spelling than the log's.
+fn printed_of(snapshot: &Snapshot, trace: &TraceId, ours: Option<&Exported>) -> Result<Option<Exported>, Error> {
+    match ours {
+        Some(ours) if ours.has_native => Ok(Some(export(snapshot, trace, snapshot.head(), Profile::Python)?)),
+        _ => Ok(None),
+    }
+}
+
+fn pair<'o>(ours: Option<&'o Exported>, printed: Option<&'o Exported>) -> Vec<Both<'o>> {
+    let ours = ours.map_or(&[][..], |ours| &ours.events);
+    let printed = printed.map_or(ours, |printed| &printed.events);
+    let both = ours.iter().zip(printed);
+    both.map(|((position, text), (_, printed))| Both { position: *position, text, printed }).collect()
+}
+
 /// What a file has that the log does not.
 struct Matched {
     /// Amendments of the events that both have.
@@ -531,6 +550,9 @@ fn match_behind(
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (place, our) in ours.iter().enumerate().skip(fork) {
         places.entry(our.text).or_default().push(place);
+        if our.printed != our.text {
+            places.entry(our.printed).or_default().push(place);
+        }
     }
     let mut next = fork;
     let mut added = Vec::new();

@@ -208,11 +208,14 @@ impl JsonFiles<'_> {
     fn write(&mut self, trace: &TraceId, path: &Path) -> Result<Option<FileAction>, Error> {
         let last = self.files.get(trace.as_str()).and_then(|file| file.written.clone());
         let mut added = 0;
+        // What is replaced in the end must still be what was taken in here.
+        let mut before = None;
         if path.exists() {
             let on_disk = match read_text(path) {
                 Ok(text) => text,
                 Err(reason) => return Ok(Some(FileAction::Failed { reason })),
             };
+            let on_disk = before.insert(on_disk);
             if last.as_deref() != Some(on_disk.as_str()) {
                 let mut options = ImportOptions::default();
                 if self.files.get(trace.as_str()).is_some_and(|file| file.failed.is_some()) {
@@ -221,6 +224,8 @@ impl JsonFiles<'_> {
                 }
                 let report = self.engine.import_file_of(path, trace, &options)?;
                 match report.outcome {
+                    // A fork that was appended to the log leaves a file of which the log has everything.
+                    FileOutcome::Forked { .. } if self.engine.has_events_of(path, trace)? => {}
                     FileOutcome::Forked { index, .. } => return Ok(Some(FileAction::Forked { index })),
                     FileOutcome::Failed { reason } => return Ok(Some(FileAction::Failed { reason })),
                     _ => added = report.added,
@@ -228,9 +233,8 @@ impl JsonFiles<'_> {
             }
         }
         let text = self.engine.export_at(trace, At::Head, Profile::Python)?;
-        let on_disk = read_text(path).ok();
-        let is_current = on_disk.as_deref() == Some(text.as_str());
-        if !is_current && let Err(reason) = replace(path, &text, on_disk.as_deref()) {
+        let is_current = before.as_deref() == Some(text.as_str());
+        if !is_current && let Err(reason) = replace(path, &text, before.as_deref()) {
             return Ok(Some(FileAction::Failed { reason }));
         }
         let file = FileState { written: Some(text), not_before: Moment::now(), failed: None };
@@ -245,12 +249,50 @@ impl JsonFiles<'_> {
         let state = State { epoch: self.engine.store().epoch(), position: self.next.0 };
         let path = self.folder.join(STATE);
         let text = serde_json::to_string(&state).unwrap_or_default();
-        replace(&path, &text, None).map_err(|message| Error::Io { action: "write", path, message })
+        write_beside(&path, &text)
+            .and_then(|file| file.persist(&path).map_err(|error| error.error.to_string()))
+            .map(|_| ())
+            .map_err(|message| Error::Io { action: "write", path, message })
     }
 }
 
-/// Replaces a file by rename; gives up when it is no longer what it was a moment ago.
+/// Why a file is left alone for a moment.
+const BUSY: &str = "somebody is writing it now";
+
+/// Replaces a file by rename, if it still is what was imported: `expected`, or not there.
+///
+/// Python writers take no lock and write into the file that they opened. So what is replaced keeps a second name until
+/// it was looked at once more: what was written into it before the rename is put back, and what is opened after the
+/// rename is the new file.
 fn replace(path: &Path, text: &str, expected: Option<&str>) -> Result<(), String> {
+    let file = write_beside(path, text)?;
+    let Some(expected) = expected else {
+        return match file.persist_noclobber(path) {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(BUSY.to_owned()),
+            Err(error) => Err(error.error.to_string()),
+        };
+    };
+    let displaced = file.path().with_extension("displaced");
+    // A file system without links keeps the short moment between the look and the rename.
+    let is_kept = std::fs::hard_link(path, &displaced).is_ok();
+    let replaced = match read_text(path) {
+        Ok(now) if now == expected => file.persist(path).map(|_| ()).map_err(|error| error.error.to_string()),
+        _ => Err(BUSY.to_owned()),
+    };
+    if is_kept && replaced.is_ok() && read_text(&displaced).ok().as_deref() != Some(expected) {
+        std::fs::rename(&displaced, path).map_err(|error| error.to_string())?;
+        return Err(BUSY.to_owned());
+    }
+    if is_kept {
+        // A name that stays behind is no log's name and is in nobody's way.
+        let _ = std::fs::remove_file(&displaced);
+    }
+    replaced
+}
+
+/// A synced file beside a path, to be renamed into place.
+fn write_beside(path: &Path, text: &str) -> Result<tempfile::NamedTempFile, String> {
     let Some(folder) = path.parent() else { return Err("it has no folder".to_owned()) };
     let write = || -> std::io::Result<tempfile::NamedTempFile> {
         std::fs::create_dir_all(folder)?;
@@ -260,12 +302,5 @@ fn replace(path: &Path, text: &str, expected: Option<&str>) -> Result<(), String
         file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
         Ok(file)
     };
-    let file = write().map_err(|error| error.to_string())?;
-    // Python writers take no lock, so the moment between this look and the rename remains; it is made as short as it
-    // can be, and what is lost to it shows as a fork when the Python writer writes again.
-    if expected.is_some() && read_text(path).ok().as_deref() != expected {
-        return Err("somebody is writing it now".to_owned());
-    }
-    file.persist(path).map_err(|error| error.error.to_string())?;
-    Ok(())
+    write().map_err(|error| error.to_string())
 }

@@ -6,5 +6,6 @@ mod appending;
 mod asking;
 mod common;
 mod fidelity;
+mod following;
 mod importing;
 mod tidy;
