@@ -113,9 +113,12 @@ fn random_history(seed: u64, steps: u64) -> Bench {
     bench
 }
 
-fn all_rows(engine: &Engine) -> Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)> {
+/// Keys and rows of one projection.
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn all_rows(engine: &Engine) -> Vec<(String, Rows)> {
     let snapshot = engine.snapshot().unwrap();
-    let rows = |name: &str| {
+    let rows = |name: &str| -> Rows {
         let rows = snapshot.projection_rows(name).unwrap();
         rows.into_iter().map(|(key, row)| (key.to_vec(), row.to_vec())).collect()
     };
