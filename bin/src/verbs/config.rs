@@ -125,7 +125,8 @@ fn user_folder() -> Option<PathBuf> {
 /// Whether the user's own file may be read. Under `sudo` the folder is often another user's: that is said and passed
 /// over.
 fn is_ours(path: &Path) -> bool {
-    let denied = matches!(std::fs::File::open(path), Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied);
+    let denied =
+        matches!(std::fs::File::open(path), Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied);
     if denied {
         note(&format!("{} may not be read: it is passed over", shown(path)));
     }

@@ -41,11 +41,13 @@ fn a_broken_file_is_named_and_the_others_are_imported() {
     assert_eq!((ran.code, ran.out.as_str()), (1, out), "{}", ran.err);
     let failed: Vec<&str> = ran.err.lines().filter(|line| line.starts_with("failed ")).collect();
     assert_eq!(failed.len(), 2, "{}", ran.err);
-    assert_eq!(failed[0], "failed     trace/b/cognition_log.json: it is no JSON: line 1, column 13: expected a value or ']'");
+    assert_eq!(
+        failed[0],
+        "failed     trace/b/cognition_log.json: it is no JSON: line 1, column 13: expected a value or ']'"
+    );
     assert!(failed[1].starts_with("failed     trace/d/cognition_log.json: it ends in the middle: "), "{}", failed[1]);
     let traces = place.json(&["traces"]);
-    let names: Vec<&str> =
-        traces.as_array().unwrap().iter().map(|trace| trace["trace_id"].as_str().unwrap()).collect();
+    let names: Vec<&str> = traces.as_array().unwrap().iter().map(|trace| trace["trace_id"].as_str().unwrap()).collect();
     assert_eq!(names, ["a", "c", "e"]);
 
     // The next time only what was mended is new.
@@ -87,7 +89,8 @@ fn files_compare_with_their_exports() {
     place.write("trace/c/cognition_log.json", &log("c", &["one"]));
     place.write("trace/d/cognition_log.json", "{");
     let ran = place.run(&["compare", "trace"]);
-    let found: Vec<(&str, &str)> = ran.out.lines().filter_map(|line| line.split_once("/cognition_log.json: ")).collect();
+    let found: Vec<(&str, &str)> =
+        ran.out.lines().filter_map(|line| line.split_once("/cognition_log.json: ")).collect();
     assert_eq!((ran.code, ran.err.as_str(), found.len()), (1, "", 4), "{}", ran.out);
     assert_eq!(found[0], ("trace/a", "equal JSON in another spelling"));
     assert!(found[1].1.starts_with("differs from its export from byte "), "{}", found[1].1);
@@ -127,7 +130,9 @@ fn messages_and_who_the_agent_was() {
     let place = Place::new();
     place.write("trace/a/cognition_log.json", &log("a", &["one"]));
     let line = |sequence: u64| {
-        format!("{{\"type\":\"message\",\"sequence\":{sequence},\"role\":\"user\",\"content\":\"m{sequence}\u{2028}\"}}\n")
+        format!(
+            "{{\"type\":\"message\",\"sequence\":{sequence},\"role\":\"user\",\"content\":\"m{sequence}\u{2028}\"}}\n"
+        )
     };
     let messages = place.write("messages.jsonl", &(line(1) + &line(2)));
     let import = |place: &Place| {
@@ -147,11 +152,10 @@ fn messages_and_who_the_agent_was() {
     let ran = import(&place);
     assert_eq!((ran.code, ran.err.lines().count()), (0, 1), "{}", ran.err);
     let shown = place.json(&["show", "a"]);
-    assert_eq!((&shown["identity"], &shown["agent_type"], &shown["owner"]), (
-        &Value::from("researcher"),
-        &Value::from("research"),
-        &Value::from("team-a")
-    ));
+    assert_eq!(
+        (&shown["identity"], &shown["agent_type"], &shown["owner"]),
+        (&Value::from("researcher"), &Value::from("research"), &Value::from("team-a"))
+    );
     assert_eq!(shown["by_type"]["message"], 2);
     // Again adds nothing, and a longer file only what is new.
     let head = place.ok(&["head"]);

@@ -124,6 +124,9 @@ fn stored_text_never_acts_on_a_terminal() {
     harmless(&["replay", "--step"], &ran);
     harmless(&["replay", "--step"], &place.feed(&["replay", &trace, "--step"], HOSTILE));
     // A line that is wrong is quoted in its error.
-    harmless(&["append"], &place.feed(&["append", "t"], &format!("{{\"type\":\"query\",\"sequence\":\"{HOSTILE}\"}}\n")));
+    harmless(
+        &["append"],
+        &place.feed(&["append", "t"], &format!("{{\"type\":\"query\",\"sequence\":\"{HOSTILE}\"}}\n")),
+    );
     harmless(&["append"], &place.feed(&["append", "t"], &format!("{{\"event_id\":\"{HOSTILE}\"}}\n")));
 }
