@@ -12,7 +12,7 @@ use cognilog_core::json::Node;
 use cognilog_core::time::{Zone, parse};
 use cognilog_core::{Position, StreamId, TraceId};
 use cognilog_projections::json_file::{
-    Classified, ExportError, Exported, FileError, JsonFile, Match, Profile, classify, export, match_events,
+    Classified, ExportError, Exported, FileError, FileFrame, JsonFile, Match, Profile, classify, export, match_events,
     match_native,
 };
 use cognilog_storage::{Command, Condition, Decision, NewEvent, Snapshot, StoreError, View, new_event_id, system_now};
@@ -279,8 +279,7 @@ impl Engine {
         if let Some(started) = self.started(path, trace, ours.is_none(), options, &mut report)? {
             events.push(typed(&started.into(), options)?);
         }
-        // A frame that the export has by itself, as in the follower's own files, needs no event.
-        let frame_known = ours.as_ref().is_some_and(|ours| ours.frame == file.frame);
+        let frame_known = ours.as_ref().is_some_and(|ours| is_framed_alike(&file.frame, &ours.frame));
         let is_behind = ours.as_ref().is_some_and(|ours| ours.events.len() > file.events.len());
         let tells_nothing = is_behind && file.events.is_empty();
         if !frame_known && !tells_nothing {
@@ -610,6 +609,14 @@ fn amendment(
         timestamp: read.timestamp,
     };
     typed(&amended.into(), options)
+}
+
+/// Whether a file's frame is the one that the export has by itself, as in the follower's own files. A file without a
+/// character above ASCII does not show how it would write one.
+fn is_framed_alike(file: &FileFrame, ours: &FileFrame) -> bool {
+    let mut frame = file.clone();
+    frame.style.ensure_ascii = frame.style.ensure_ascii.or(ours.style.ensure_ascii);
+    frame == *ours
 }
 
 fn note_problems(report: &mut FileReport, index: usize, text: &str, read: &Classified) {
