@@ -300,7 +300,7 @@ macro_rules! fields {
 
             fn write_fields<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
                 $( if !$crate::event::field::Field::is_absent(&self.$field) {
-                    map.serialize_entry(stringify!($field), &self.$field)?;
+                    map.serialize_entry(stringify!($field).trim_start_matches("r#"), &self.$field)?;
                 } )*
                 Ok(())
             }
