@@ -727,3 +727,36 @@ fn a_store_that_is_closed_goes_on_where_it_was() {
     assert!(reader.import_file(&path, &options()).is_err());
     assert_eq!(engine.import_file(&path, &options()).unwrap().added, 1);
 }
+
+/// Real conversations, where they are present: every line is a message, and stays as it is.
+#[test]
+fn real_messages_are_imported_line_by_line() {
+    let Some(folder) = cases("traces/messages") else { return };
+    let bench = Bench::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let trace = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let log = bench.write(&format!("{trace}/cognition_log.json"), file(&trace, &[]));
+        let mut options = options();
+        options.messages = Some(path.clone());
+        let report = bench.engine.import(&log, &options).unwrap().pop().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.split('\n').filter(|line| !line.is_empty()).collect();
+        assert_eq!((report.outcome.clone(), report.added), (FileOutcome::Imported, lines.len()), "{report:?}");
+        let counts = bench.engine.trace(&id(&trace)).unwrap().summary.counts;
+        assert_eq!(counts.by_type["message"], lines.len() as u64);
+        let mut stored = Vec::new();
+        bench
+            .engine
+            .visit_trace(&id(&trace), |event| {
+                if event.envelope().kind == cognilog::EventKind::Message {
+                    stored.push(event.to_stored().json().unwrap());
+                }
+                std::ops::ControlFlow::Continue(())
+            })
+            .unwrap();
+        let compact: Vec<String> = lines.iter().map(|line| cognilog::json::compact(line).unwrap()).collect();
+        assert!(stored == compact, "{trace}");
+        assert!(bench.engine.import(&log, &options).unwrap().iter().all(|report| report.added == 0), "{trace}");
+    }
+}
