@@ -1,4 +1,5 @@
 //! Imports a `cognition_log.json` and exports it again, now and as it was: the bytes are the same.
+#![allow(clippy::print_stdout, reason = "an example shows what it finds")]
 
 use cognilog::{At, Engine, ImportOptions, Profile, TraceId};
 

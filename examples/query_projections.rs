@@ -1,4 +1,5 @@
 //! Asks the projections what waits: name a store, or see it on a small one made here.
+#![allow(clippy::print_stdout, reason = "an example shows what it finds")]
 
 use cognilog::event::{ExtractionItem, ExtractionPending, Query};
 use cognilog::{Engine, PendingRule, TraceId};
@@ -11,7 +12,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => sample(folder.path())?,
     };
     for trace in engine.traces()? {
-        println!("{}: {} events, latest sequence {:?}", trace.trace_id, trace.counts.events, trace.counts.latest_sequence);
+        println!(
+            "{}: {} events, latest sequence {:?}",
+            trace.trace_id, trace.counts.events, trace.counts.latest_sequence
+        );
     }
     for pending in engine.pending_evaluations(None)? {
         println!("query {:?} of {} misses {:?}", pending.query_sequence, pending.trace_id, pending.missing_source_ids);
@@ -22,7 +26,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} waits for a person: {}", pending.extraction.extraction_id, pending.extraction.current.content);
     }
     for behind in engine.pending_reflections(None)? {
-        println!("{} is reflected to {:?} of {}", behind.trace_id, behind.reflected_at_sequence, behind.latest_sequence);
+        println!(
+            "{} is reflected to {:?} of {}",
+            behind.trace_id, behind.reflected_at_sequence, behind.latest_sequence
+        );
     }
     println!("healthy: {}", engine.health()?.is_healthy());
     Ok(())
@@ -33,7 +40,8 @@ fn sample(folder: &std::path::Path) -> Result<Engine, cognilog::Error> {
     let trace = TraceId::new("trace-1")?;
     let query = Query { query: "Which tool?".into(), source_ids: vec!["k-1".into(), "k-2".into()], ..Query::default() };
     engine.append(&trace, [query])?;
-    let item = ExtractionItem { types: vec!["tool".into()], content: "先试低分辨率。".into(), ..Default::default() };
+    let item =
+        ExtractionItem { types: vec!["tool".into()], content: "先试低分辨率。".into(), ..Default::default() };
     let pending = ExtractionPending { extraction_id: Some("ext-1".into()), item, ..Default::default() };
     engine.append(&trace, [pending])?;
     Ok(engine)

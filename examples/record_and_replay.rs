@@ -1,4 +1,5 @@
 //! Records a query and its evaluation, then replays the trace with what each event changed.
+#![allow(clippy::print_stdout, reason = "an example shows what it finds")]
 
 use std::ops::ControlFlow;
 

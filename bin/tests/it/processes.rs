@@ -13,7 +13,7 @@ fn query_of(event: &Value) -> &str {
 
 #[test]
 fn eight_processes_append_one_event_each_time() {
-    let each = if soak() { 500 } else { 40 };
+    let each = if soak() { 500 } else { 60 };
     let place = Place::new();
     let began = Instant::now();
     std::thread::scope(|scope| {

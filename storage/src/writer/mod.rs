@@ -396,7 +396,6 @@ impl Writer {
         };
         flushed.and(closed)
     }
-
 }
 
 enum NextJob {
@@ -450,4 +449,3 @@ fn begin(database: &Database) -> Result<redb::WriteTransaction, StoreError> {
     transaction.set_quick_repair(true);
     Ok(transaction)
 }
-

@@ -133,13 +133,7 @@ struct Remade {
     stopped: Option<(Position, String)>,
 }
 
-fn remake(
-    fold: &dyn Fold,
-    snapshot: &Snapshot,
-    slot: u8,
-    done: Position,
-    to: Position,
-) -> Result<Remade, StoreError> {
+fn remake(fold: &dyn Fold, snapshot: &Snapshot, slot: u8, done: Position, to: Position) -> Result<Remade, StoreError> {
     let mut remade = Remade { rows: RowMap::new(), stopped: None };
     // At the start the snapshot still sees the rows that the slot held when it last served.
     let stored: Option<&dyn RowSource> = if done == Position::START { None } else { Some(&*snapshot.rows) };

@@ -1,5 +1,6 @@
 //! The figures of the log: appends against the raw disk, appends as the store grows, replay against a flat file, and
 //! looking back in a large store. `cargo bench` prints them with their ratios; `benches/README.md` says how.
+#![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod workload;
 
