@@ -42,6 +42,7 @@
 //! what each event changed; [`Engine::import`] takes a Python agent's files.
 
 mod append;
+mod archive;
 mod compare;
 mod engine;
 mod error;
@@ -52,6 +53,7 @@ mod queries;
 mod replay;
 
 pub use append::{Append, AppendEvent};
+pub use archive::ArchiveReport;
 pub use compare::{ComparedFile, Comparison};
 pub use engine::{Engine, EngineOptions, Health};
 pub use error::Error;

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Verb {
     /// Make an empty store
     Init,
-    /// Import cognition_log.json files or a whole .trace tree; nothing is written into it
+    /// Import cognition_log.json files, a whole .trace tree (nothing is written into it), or an archive (.ndjson)
     Import(ImportArguments),
     /// Append events, one JSON object a line on stdin; a receipt line for each once it is on disk
     Append(AppendArguments),

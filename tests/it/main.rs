@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod appending;
+mod archive;
 mod asking;
 mod common;
 mod fidelity;

@@ -29,6 +29,13 @@ pub(crate) fn run(place: &Place, arguments: &ImportArguments, output: &mut Outpu
     options.agent_type = or_setting(&arguments.agent_type, &place.settings.agent_type);
     options.owner = or_setting(&arguments.owner, &place.settings.owner);
     options.messages.clone_from(&arguments.messages);
+    let is_archive = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "ndjson");
+    if arguments.paths.iter().any(is_archive) {
+        if !arguments.paths.iter().all(is_archive) || arguments.watch {
+            return Err(Failure::usage("an archive (.ndjson) is imported by itself, without other files or --watch"));
+        }
+        return archives(place, &arguments.paths, output);
+    }
     // Paths are looked at before a store is made, so that a typing error leaves nothing behind.
     let mut files = 0;
     for path in &arguments.paths {
@@ -67,6 +74,25 @@ pub(crate) fn run(place: &Place, arguments: &ImportArguments, output: &mut Outpu
     }
     engine.close()?;
     Ok(u8::from(failed > 0))
+}
+
+/// Imports what `log --ndjson` printed: every event with its identity.
+fn archives(place: &Place, paths: &[PathBuf], output: &mut Output) -> Result<u8, Failure> {
+    for path in paths {
+        std::fs::metadata(path).map_err(|error| Failure::io("look at", path, &error))?;
+    }
+    let engine = place.write_or_create()?;
+    for path in paths {
+        let report = engine.import_archive(path)?;
+        if output.json {
+            output.object(&serde_json::json!({ "path": path, "added": report.added, "known": report.known }))?;
+        } else {
+            let (added, known) = (report.added, report.known);
+            output.line(&format!("{}: {added} events added, {known} known already", path.display()))?;
+        }
+    }
+    engine.close()?;
+    Ok(0)
 }
 
 fn import_all(engine: &Engine, paths: &[PathBuf], options: &ImportOptions) -> Result<Vec<FileReport>, Failure> {
