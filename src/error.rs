@@ -102,7 +102,9 @@ impl Error {
         Some(match self.code() {
             "store_not_found" => "make one with `cognilog init` or `cognilog import PATH`, or name it with --store",
             "not_a_store" => "name another folder with --store, or restore this one from a backup",
-            "format_unsupported" => "format 0 is opened by the build that wrote it; move events with `log --ndjson`",
+            "format_unsupported" => {
+                "open it with the build that wrote it: its `log --ndjson` prints an archive that `import` takes"
+            }
             "store_locked" | "busy" => "try again, or wait longer with --wait",
             "conflict" => "look at the trace again and decide anew",
             "idempotency_conflict" => "use a new event id or key for new content",

@@ -8,7 +8,7 @@ use std::io::{BufReader, Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cognilog::{Append, AppendEvent, At, Engine, Position, TraceId};
@@ -43,6 +43,9 @@ fn main() {
     let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     if wanted("append") {
         appends(folder.path(), &size);
+    }
+    if wanted("follower") {
+        follower(folder.path(), &size);
     }
     if wanted("large") {
         large(folder.path(), &size);
@@ -98,6 +101,36 @@ fn our_round(path: &Path, callers: usize, time: Duration) -> f64 {
     });
     engine.close().expect("closed");
     rate
+}
+
+/// Appends of 8 callers with the follower that writes `cognition_log.json` files beside them, against without it.
+fn follower(folder: &Path, size: &Size) {
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for round in 0..size.rounds {
+        without.push(our_round(&folder.join(format!("alone-{round}")), 8, size.round));
+        let engine = Engine::create(&folder.join(format!("followed-{round}"))).expect("a store");
+        let files = folder.join(format!("files-{round}"));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut follower = engine.json_files(&files).expect("a follower");
+                while !done.load(Ordering::Relaxed) {
+                    follower.step(Duration::from_millis(100)).expect("followed");
+                }
+            });
+            with.push(rate(8, size.round, |_, workload| {
+                let (trace, event) = workload.next();
+                engine.append(&trace, [event]).expect("appended");
+            }));
+            done.store(true, Ordering::Relaxed);
+        });
+        engine.close().expect("closed");
+    }
+    let (with, without) = (median(&mut with), median(&mut without));
+    println!(
+        "append, 8 callers, with the json_files follower: {with:.0} events/s, without {without:.0}, ratio {:.2} (bar 0.90)",
+        with / without
+    );
 }
 
 /// One writer thread that takes what waits, writes it and calls `fdatasync`, then answers: the least that durability
