@@ -39,7 +39,7 @@ enum Content {
     Ready(NewEvent),
     /// An amendment names a position, which is another one here.
     Amendment {
-        event: Event,
+        event: Box<Event>,
         event_id: EventId,
         imported: bool,
     },
@@ -128,7 +128,7 @@ impl Line {
         match self.content {
             Content::Ready(event) => Ok(event),
             Content::Amendment { mut event, event_id, imported } => {
-                if let Event::EventAmended(amended) = &mut event {
+                if let Event::EventAmended(amended) = event.as_mut() {
                     amended.position = positions.get(&amended.position).copied().unwrap_or(amended.position);
                 }
                 let event = NewEvent::typed(&event, event_id, None)?;
@@ -174,7 +174,7 @@ fn read_line(text: &str) -> Result<Line, String> {
     let parsed = Node::parse(&payload).map_err(|error| error.to_string())?;
     let read = Event::from_node_as(kind, &parsed, &payload);
     let content = match read.event.filter(|_| flag("typed")) {
-        Some(event @ Event::EventAmended(_)) => Content::Amendment { event, event_id, imported },
+        Some(event @ Event::EventAmended(_)) => Content::Amendment { event: Box::new(event), event_id, imported },
         Some(event) => {
             Content::Ready(mark(NewEvent::typed(&event, event_id, occurred_at).map_err(|error| error.to_string())?))
         }
