@@ -54,6 +54,16 @@ impl Output {
         self.flush()
     }
 
+    /// Whether whoever read the other end of the pipe has gone: a verb that waits would else learn it only when it
+    /// writes again.
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let stdout = io::stdout();
+        let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut watched, Some(&at_once)).is_ok() && watched[0].revents().contains(PollFlags::ERR)
+    }
+
     pub(crate) fn is_terminal(&self) -> bool {
         io::stdout().is_terminal()
     }

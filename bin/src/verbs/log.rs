@@ -103,6 +103,9 @@ fn follow(
         let next = match subscription.next(Duration::ZERO)? {
             None => {
                 output.flush()?;
+                if output.is_reader_gone() {
+                    return Ok(0);
+                }
                 subscription.next(Duration::from_secs(1))?
             }
             next => next,

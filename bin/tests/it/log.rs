@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::common::{Place, lines, query};
+use crate::common::{Place, finish, lines, query};
 
 /// Two traces, seven events, among them one that only Python writes and one of a kind that nobody knows.
 fn place() -> Place {
@@ -111,6 +111,14 @@ fn following_begins_where_it_is_asked_to() {
     check(&["--trace", "p", "--last", "2"], &[2, 6]);
     check(&["--from", "6"], &[6, 7]);
     check(&["--limit", "3"], &[1, 2, 3]);
+    // Who has read enough ends it, without waiting for another event.
+    let mut shell = std::process::Command::new("bash");
+    shell
+        .arg("-c")
+        .arg(format!("{} log --follow | head -n 2; echo ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_cognilog")));
+    shell.current_dir(place.path("")).env_remove("COGNILOG_STORE");
+    let ran = finish(shell, b"");
+    assert!(ran.out.ends_with("\n0\n") && ran.out.lines().count() == 3, "{ran:?}");
     // A trace that is not there yet may be followed.
     let mut follower = place.start(&["log", "--follow", "--trace", "later"]);
     follower.wait_for("caught up");
