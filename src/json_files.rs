@@ -144,7 +144,13 @@ impl JsonFiles<'_> {
         });
         let rest = self.rest_until.saturating_duration_since(now);
         let waiting = due.min().map_or(timeout, |due| timeout.min(due.max(rest)));
-        self.take_in(waiting)?;
+        if self.dirty.is_empty() {
+            self.take_in(waiting)?;
+        } else {
+            // There is work to come: what is appended meanwhile is taken in at once then, not event by event.
+            std::thread::sleep(waiting);
+            self.take_in(Duration::ZERO)?;
+        }
         self.write_due(false)
     }
 

@@ -274,6 +274,16 @@ impl Store {
         Ok(lock(&self.shared.published).clone())
     }
 
+    /// The state at the head for reading events alone. It holds none of the rows in memory, so that the writer need not
+    /// copy them for a reader that goes along with it.
+    pub(crate) fn log(&self) -> Result<Snapshot, StoreError> {
+        if let Mode::Reader { .. } = &self.mode {
+            return self.snapshot();
+        }
+        let published = lock(&self.shared.published);
+        Ok(Snapshot { overlay: crate::snapshot::Overlay::default(), ..published.clone() })
+    }
+
     /// Decides a command on the writer's thread and records what it says; returns once that is on disk.
     ///
     /// # Errors

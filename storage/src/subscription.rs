@@ -50,7 +50,7 @@ impl Subscription<'_> {
         if let Some(event) = self.ready.pop_front() {
             return Ok(Some(Followed::Event(Box::new(event))));
         }
-        let snapshot = self.store.snapshot()?;
+        let snapshot = self.store.log()?;
         if snapshot.head() < self.next {
             if !self.caught_up {
                 self.caught_up = true;
@@ -60,7 +60,7 @@ impl Subscription<'_> {
                 return Ok(None);
             }
         }
-        let snapshot = self.store.snapshot()?;
+        let snapshot = self.store.log()?;
         let to = Position((self.next.0 + READ_AHEAD as u64 - 1).min(snapshot.head().0));
         let read = snapshot.visit(self.next, to, |event| {
             self.ready.push_back(event.to_stored());

@@ -78,6 +78,10 @@ impl Writer {
         if flushed {
             self.flush = None;
         }
+        // Whoever reads events alone finds the names of new streams here and not in the rows in memory.
+        for recent in batch.recent.iter().filter(|recent| recent.envelope.stream_index == 0) {
+            lock(&self.names).insert(recent.envelope.stream_number, Arc::new(recent.stream.clone()));
+        }
         // The published state is changed in place: the rows in memory are copied only if a reader still looks at them.
         drop(snapshot);
         self.publish(|published| {
