@@ -76,6 +76,9 @@ impl std::str::FromStr for Head {
     }
 }
 
+/// How long the writer's lock is asked for at the least.
+const INSTANT: Duration = Duration::from_millis(50);
+
 /// The lock of the one writer; released when dropped.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
@@ -172,7 +175,8 @@ impl StoreDirectory {
             .truncate(false)
             .open(&path)
             .map_err(|error| StoreError::io("open", &path, &error))?;
-        let until = Moment::now() + wait;
+        // Whoever asks for the holder locks the file for an instant: that is no writer, and not worth a refusal.
+        let until = Moment::now() + wait.max(INSTANT);
         loop {
             match file.try_lock() {
                 Ok(()) => break,

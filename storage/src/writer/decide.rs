@@ -113,37 +113,28 @@ impl Writer {
         if let Some(key) = decision.key.as_deref().filter(|key| !key.is_empty())
             && let Some((first, count)) = view.find_key(key)?
         {
-            let conflict = || StoreError::IdempotencyConflict {
+            let conflict = |_, _| StoreError::IdempotencyConflict {
                 what: format!("key {:?}", String::from_utf8_lossy(key)),
                 position: first,
             };
             if count != events.len() as u64 {
-                return Err(conflict());
+                return Err(conflict(0, first));
             }
             let positions = (0..count).map(|offset| Position(first.0 + offset));
             return self.same_content(view, &events, positions, conflict).map(Some);
         }
         let mut found = Vec::with_capacity(events.len());
-        for (stream, event) in &events {
-            match view.find_event(event.event_id)? {
-                Some(position) => found.push(position),
-                None if found.is_empty() => {}
-                None => {
-                    return Err(StoreError::IdempotencyConflict {
-                        what: used_id(event.event_id, stream),
-                        position: found[0],
-                    });
-                }
-            }
+        for (index, (_, event)) in events.iter().enumerate() {
+            found.extend(view.find_event(event.event_id)?.map(|position| (index, position)));
         }
-        if found.is_empty() {
-            return twice_in_one(&events).map(|()| None);
-        }
-        let conflict = || StoreError::IdempotencyConflict { what: "an event id".to_owned(), position: found[0] };
+        let Some(&(first, position)) = found.first() else { return twice_in_one(&events).map(|()| None) };
+        let used = |index: usize| used_id(events[index].1.event_id, events[index].0);
         if found.len() != events.len() {
-            return Err(conflict());
+            let what = format!("{} stands beside events that are new: it", used(first));
+            return Err(StoreError::IdempotencyConflict { what, position });
         }
-        self.same_content(view, &events, found.iter().copied(), conflict).map(Some)
+        let conflict = |index, position| StoreError::IdempotencyConflict { what: used(index), position };
+        self.same_content(view, &events, found.iter().map(|(_, position)| *position), conflict).map(Some)
     }
 
     fn same_content(
@@ -151,15 +142,15 @@ impl Writer {
         view: &View<'_>,
         events: &[(&StreamId, &NewEvent)],
         positions: impl Iterator<Item = Position>,
-        conflict: impl Fn() -> StoreError,
+        conflict: impl Fn(usize, Position) -> StoreError,
     ) -> Result<Receipt, StoreError> {
         let mut recorded = Vec::with_capacity(events.len());
-        for ((stream, event), position) in events.iter().zip(positions) {
-            let Some(stored) = view.event(position)? else { return Err(conflict()) };
+        for (index, ((stream, event), position)) in events.iter().zip(positions).enumerate() {
+            let Some(stored) = view.event(position)? else { return Err(conflict(index, position)) };
             // The content of an erased event is not known any more; its id and key still stand for it.
             let same = stored.envelope.erased || (stored.payload == event.payload && stored.codec == event.codec);
             if !same || *stored.stream != **stream || stored.envelope.kind != event.kind {
-                return Err(conflict());
+                return Err(conflict(index, position));
             }
             recorded.push(Recorded {
                 position,
