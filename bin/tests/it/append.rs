@@ -143,8 +143,8 @@ fn an_event_id_makes_a_retry_safe() {
     assert_eq!(again, format!("{} (was there already)\n", first.trim_end()));
     let ran = place.feed(&["append", "t"], &line("b"));
     assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{}", ran.err);
-    let expect = "error: line 1: an event id was already used at position 1 with other content\n\
-                  hint: use a new event id or key for new content\n";
+    let expect = "error: line 1: event id 01890000-0000-7000-8000-000000000001 (trace:t) was already used at position 1 \
+                  with other content\nhint: use a new event id or key for new content\n";
     assert_eq!(ran.err, expect);
     assert_eq!(place.log().len(), 1);
 }
