@@ -26,6 +26,8 @@ const FILE_BYTES_MAX: u64 = 512 << 20;
 /// Events and payload bytes that one append of an import takes.
 const CHUNK_EVENTS: usize = 2_000;
 const CHUNK_BYTES: usize = 4 << 20;
+/// Forks of one trace that a file is matched with.
+const FORKS_MAX: usize = 1_000;
 /// How often an append is tried again when others append to the trace meanwhile.
 const ATTEMPTS: usize = 20;
 /// Problems of one file that are listed; the rest is counted.
@@ -225,7 +227,7 @@ impl Engine {
         trace: &TraceId,
         options: &ImportOptions,
     ) -> Result<FileReport, Error> {
-        for number in 1.. {
+        for number in 1..=FORKS_MAX {
             let forked = TraceId::new(format!("{trace}~fork-{number}"))?;
             let refuse = ImportOptions { on_fork: OnFork::Refuse, ..options.clone() };
             // The export of the new trace must not claim to be the trace that the file went away from.
@@ -235,7 +237,8 @@ impl Engine {
                 return Ok(report);
             }
         }
-        unreachable!("the loop ends at the first trace that is new or goes the file's way")
+        let reason = format!("its trace has {FORKS_MAX} forks already, and the file goes the way of none of them");
+        Ok(FileReport::new(path, FileOutcome::Failed { reason }))
     }
 
     /// Matches a file with a trace and appends what is new, again while others append to the trace meanwhile.
