@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+/// Events from which on a range of the log is read ahead on a thread of its own: a thread costs what reading some
+/// hundred events does.
+pub(crate) const READ_AHEAD_EVENTS_MIN: u64 = 2_000;
+/// Blocks that are read ahead at the most.
+pub(crate) const READ_AHEAD_BLOCKS: usize = 16;
+
 /// The limits a store is opened with. All sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -20,8 +26,8 @@ pub struct Limits {
     pub batch_commands_max: usize,
     /// Payload bytes that one durable commit takes from the queue.
     pub batch_bytes_max: usize,
-    /// How long the writer waits at the most for callers that it answered just now; never longer than half of what the
-    /// last batch took.
+    /// How long the writer waits at the most for callers that it answered just now; never longer than the last commit
+    /// took.
     pub gather: Duration,
     /// Bytes of one block value: just under a power of two of redb's 4 KiB pages.
     pub block_bytes_max: usize,

@@ -8,10 +8,11 @@ use cognilog_core::event::{Body, Envelope, Event, EventKind, EventView, OwnedBod
 use cognilog_core::{EventId, Position, StreamId};
 use redb::ReadOnlyTable;
 
-use crate::block::{Block, StoredBlocks};
+use crate::block::{Block, BlockValue, StoredBlocks};
 use crate::error::{StoreError, contained};
 use crate::fold::{NewEvent, Scope};
 use crate::index::{self, StreamStanding};
+use crate::limits::{READ_AHEAD_BLOCKS, READ_AHEAD_EVENTS_MIN};
 use crate::record::{ChainHash, Codec, Frame};
 use crate::rows::{Bytes, Layered, RowMap, RowSource, StoredRows, scan_after};
 
@@ -117,20 +118,47 @@ impl Snapshot {
 
     /// Visits events by position, from `from` to `to`, both included, each checked against its checksum.
     ///
+    /// The blocks of a long range are read ahead on a thread of their own while their events are visited.
+    ///
     /// # Errors
     /// An event is damaged or missing, or the disk refuses.
     pub fn visit(
         &self,
         from: Position,
         to: Position,
-        mut visit: impl FnMut(&LogEvent<'_>) -> Result<ControlFlow<()>, StoreError>,
+        visit: impl FnMut(&LogEvent<'_>) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
-        let (mut next, to) = (Position(from.0.max(1)), to.min(self.head));
-        if next > to {
+        let (from, to) = (Position(from.0.max(1)), to.min(self.head));
+        if from > to {
             return Ok(());
         }
-        let start = self.block_key(next)?;
-        for entry in self.blocks.range(start, to.0)? {
+        let range = || self.blocks.range(self.block_key(from)?, to.0);
+        if to.0 - from.0 < READ_AHEAD_EVENTS_MIN {
+            return self.visit_blocks(range()?, from, to, visit);
+        }
+        let ahead = range()?;
+        std::thread::scope(|scope| {
+            let (read, blocks) = crossbeam_channel::bounded(READ_AHEAD_BLOCKS);
+            // It ends with the blocks, or when nobody takes them any more.
+            let read_ahead = move || ahead.map(|block| read.send(block)).take_while(Result::is_ok).for_each(drop);
+            let reader = std::thread::Builder::new().name("cognilog-read-ahead".to_owned());
+            match reader.spawn_scoped(scope, read_ahead) {
+                Ok(_) => self.visit_blocks(blocks.into_iter(), from, to, visit),
+                // Without a thread to spare the blocks are read when they are needed.
+                Err(_) => self.visit_blocks(range()?, from, to, visit),
+            }
+        })
+    }
+
+    fn visit_blocks(
+        &self,
+        blocks: impl Iterator<Item = Result<(u64, BlockValue), StoreError>>,
+        from: Position,
+        to: Position,
+        mut visit: impl FnMut(&LogEvent<'_>) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut next = from;
+        for entry in blocks {
             let (key, value) = entry?;
             let block = Block::read(key, value.value())?;
             if block.first > next {

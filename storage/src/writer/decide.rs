@@ -1,9 +1,9 @@
-//! Deciding a batch: each command on top of the one before, its ids, keys and conditions checked, its events folded.
+//! Deciding a batch: each command as it comes, on top of the one before, its ids, keys and conditions checked, its events folded.
 
 use cognilog_core::event::Envelope;
 use cognilog_core::{Position, StreamId};
 
-use super::{Answer, Batch, Decide, Submission, Writer, lock};
+use super::{Answer, Batch, Decide, Submission, Writer};
 use crate::error::{StoreError, contained, used_id};
 use crate::fold::{Condition, Decision, NewEvent, Receipt, Recorded, panic_message};
 use crate::index::{IndexedRecord, index_record};
@@ -11,36 +11,50 @@ use crate::projector::apply_all;
 use crate::rows::{Layered, RowMap};
 use crate::snapshot::{RecentEvent, Snapshot, View};
 
-impl Writer {
-    pub(super) fn decide_and_commit(&mut self, submissions: Vec<Submission>) {
-        let snapshot = lock(&self.shared.published).clone();
-        let mut batch = Batch {
+/// A batch whose commands are decided as they come, with the answers that wait for its commit.
+pub(super) struct Decided {
+    snapshot: Snapshot,
+    batch: Batch,
+    answers: Vec<(Answer, Result<Receipt, StoreError>)>,
+}
+
+impl Decided {
+    pub(super) fn new(snapshot: Snapshot) -> Decided {
+        let batch = Batch {
             rows: RowMap::new(),
             recent: Vec::new(),
             places: snapshot.folds.to_vec(),
             head: snapshot.head,
             next_stream: None,
         };
-        let mut answers: Vec<(Answer, Result<Receipt, StoreError>)> = Vec::new();
-        let mut submissions = submissions.into_iter();
-        while let Some(mut submission) = submissions.next() {
-            let decided = contained(|| Ok(self.decide(&snapshot, &mut batch, &mut submission.decide)));
-            match decided.unwrap_or_else(|error| Err(Failure::Broken(error))) {
-                Ok(receipt) => answers.push((submission.answer, Ok(receipt))),
-                Err(Failure::Rejected(error)) if batch.recent.is_empty() => (submission.answer)(Err(error)),
-                // It may rest on an event of this batch, which is not on disk yet.
-                Err(Failure::Rejected(error)) => answers.push((submission.answer, Err(error))),
-                Err(Failure::Broken(error)) => {
-                    // What was decided rests on rows that cannot be trusted: nothing of the batch is written.
-                    self.stop(error.to_string());
-                    let stopped = StoreError::WriterStopped { reason: error.to_string() };
-                    (submission.answer)(Err(error));
-                    answers.into_iter().for_each(|(answer, _)| answer(Err(stopped.clone())));
-                    submissions.for_each(|submission| (submission.answer)(Err(stopped.clone())));
-                    return;
-                }
+        Decided { snapshot, batch, answers: Vec::new() }
+    }
+}
+
+impl Writer {
+    /// Decides a command on top of those before it; its answer waits for the commit, if it rests on the batch.
+    pub(super) fn decide_next(&mut self, decided: &mut Decided, mut submission: Submission) {
+        let Decided { snapshot, batch, answers } = decided;
+        let result = contained(|| Ok(self.decide(snapshot, batch, &mut submission.decide)));
+        match result.unwrap_or_else(|error| Err(Failure::Broken(error))) {
+            Ok(receipt) => answers.push((submission.answer, Ok(receipt))),
+            Err(Failure::Rejected(error)) if batch.recent.is_empty() => (submission.answer)(Err(error)),
+            // It may rest on an event of this batch, which is not on disk yet.
+            Err(Failure::Rejected(error)) => answers.push((submission.answer, Err(error))),
+            Err(Failure::Broken(error)) => {
+                // What was decided rests on rows that cannot be trusted: nothing of the batch is written.
+                self.stop(error.to_string());
+                let stopped = StoreError::WriterStopped { reason: error.to_string() };
+                (submission.answer)(Err(error));
+                answers.drain(..).for_each(|(answer, _)| answer(Err(stopped.clone())));
+                batch.recent.clear();
             }
         }
+    }
+
+    /// Commits a batch and answers its callers.
+    pub(super) fn finish(&mut self, decided: Decided) {
+        let Decided { snapshot, batch, answers } = decided;
         let head = snapshot.head;
         let committed = if batch.recent.is_empty() { Ok(()) } else { contained(|| self.commit(snapshot, batch)) };
         let Err(error) = committed else {

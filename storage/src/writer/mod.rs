@@ -19,6 +19,7 @@ use crate::limits::Limits;
 use crate::projector::{BLOCKS, Loaded, ROWS, STANDING, Standing, load};
 use crate::rows::RowMap;
 use crate::snapshot::{FoldPlace, FoldState, RecentEvent, Snapshot, StreamNames, View};
+use decide::Decided;
 use flush::Flush;
 
 /// Opens the database again; called at the start and by `resume`.
@@ -101,8 +102,8 @@ pub(crate) struct Writer {
     head_written: Option<(Position, Moment)>,
     /// Callers that were waiting or answered when the last batch was done: as many may be in the next one.
     callers_seen: usize,
-    /// What the last batch took from its first command to its answers.
-    last_batch: std::time::Duration,
+    /// What the last batch took from its last decision to its answers.
+    last_commit: std::time::Duration,
     /// A job that ended the gathering of a batch and is next.
     taken: Option<Job>,
     rebuild_waiters: Vec<Done>,
@@ -110,7 +111,15 @@ pub(crate) struct Writer {
     rebuild_failed: Option<StoreError>,
 }
 
-/// One batch while it is decided.
+/// What a batch has taken from the queue so far.
+struct Gathered {
+    commands: usize,
+    bytes: usize,
+    /// When it stops waiting for more.
+    until: Moment,
+}
+
+/// What a batch adds to the state it is decided on.
 struct Batch {
     rows: RowMap,
     recent: Vec<RecentEvent>,
@@ -150,7 +159,7 @@ impl Writer {
             overlay_bytes: 0,
             head_written: None,
             callers_seen: 1,
-            last_batch: std::time::Duration::ZERO,
+            last_commit: std::time::Duration::ZERO,
             taken: None,
             rebuild_waiters: Vec::new(),
             rebuild_failed: None,
@@ -288,52 +297,48 @@ impl Writer {
         self.flush = None;
     }
 
-    /// Takes what waits behind `first`, decides each on top of the one before, and commits them together.
+    /// Decides `first` and what comes behind it, each on top of the one before, and commits them together.
     fn batch(&mut self, first: Submission) {
-        let mut submissions = vec![first];
-        let control = self.gather(&mut submissions);
-        for submission in &submissions {
+        let begin = Moment::now();
+        let mut gathered = Gathered { commands: 0, bytes: 0, until: begin + self.limits.gather.min(self.last_commit) };
+        let mut batch = Decided::new(lock(&self.shared.published).clone());
+        let mut next = Some(first);
+        while let Some(submission) = next.take() {
             self.shared.queued_bytes.fetch_sub(submission.bytes, Ordering::Relaxed);
+            gathered.commands += 1;
+            gathered.bytes += submission.bytes;
+            if let Err(error) = self.running() {
+                (submission.answer)(Err(error));
+            } else {
+                self.decide_next(&mut batch, submission);
+            }
+            next = self.gather(&gathered);
         }
-        let (begin, taken) = (Moment::now(), submissions.len());
-        if let Err(error) = self.running() {
-            submissions.into_iter().for_each(|submission| (submission.answer)(Err(error.clone())));
-        } else {
-            self.decide_and_commit(submissions);
-        }
-        self.last_batch = begin.elapsed();
-        self.callers_seen = taken + self.queue.len();
-        self.taken = control;
+        let decided = Moment::now();
+        self.finish(batch);
+        self.last_commit = decided.elapsed();
+        self.callers_seen = gathered.commands + self.queue.len();
     }
 
-    /// Fills the batch from the queue; a job that is no command ends it and is handed back.
-    fn gather(&mut self, submissions: &mut Vec<Submission>) -> Option<Job> {
-        let mut bytes = submissions[0].bytes;
-        let until = Moment::now() + self.limits.gather.min(self.last_batch / 2);
-        let mut control = None;
-        while submissions.len() < self.limits.batch_commands_max && bytes < self.limits.batch_bytes_max {
-            let job = match self.queue.try_recv() {
-                Ok(job) => job,
-                // Callers that were just answered are on their way again. Waiting for them costs less than the commit
-                // that they would need for themselves; one caller alone is never kept waiting.
-                Err(_) if submissions.len() < self.callers_seen => match self.queue.recv_deadline(until) {
-                    Ok(job) => job,
-                    Err(_) => break,
-                },
-                Err(_) => break,
-            };
-            match job {
-                Job::Command(submission) => {
-                    bytes += submission.bytes;
-                    submissions.push(submission);
-                }
-                job => {
-                    control = Some(job);
-                    break;
-                }
+    /// The next command of a batch that is not full; a job that is no command ends it and is done next.
+    fn gather(&mut self, gathered: &Gathered) -> Option<Submission> {
+        if gathered.commands >= self.limits.batch_commands_max || gathered.bytes >= self.limits.batch_bytes_max {
+            return None;
+        }
+        let job = match self.queue.try_recv() {
+            Ok(job) => job,
+            // Callers that were just answered are on their way again. Waiting for them costs less than the commit
+            // that they would need for themselves; one caller alone is never kept waiting.
+            Err(_) if gathered.commands < self.callers_seen => self.queue.recv_deadline(gathered.until).ok()?,
+            Err(_) => return None,
+        };
+        match job {
+            Job::Command(submission) => Some(submission),
+            job => {
+                self.taken = Some(job);
+                None
             }
         }
-        control
     }
 
     fn head_is_behind(&self) -> bool {
