@@ -41,6 +41,16 @@ pub enum Error {
     /// A time zone that is not known.
     #[error(transparent)]
     Zone(#[from] ZoneError),
+    /// A prompt's template that cannot be used.
+    #[error("the template of the {name} prompt{}: {reason}", line.map_or_else(String::new, |line| format!(", line {line}")))]
+    Template {
+        /// Which prompt.
+        name: &'static str,
+        /// The line of the template, from 1.
+        line: Option<usize>,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file or folder that cannot be read or written.
     #[error("{action} {path}: {message}")]
     Io {
@@ -92,6 +102,7 @@ impl Error {
             Error::InvalidEvent { .. } => "event_invalid",
             Error::Name(_) => "bad_name",
             Error::Zone(_) => "bad_time_zone",
+            Error::Template { .. } => "template_invalid",
             Error::Io { .. } => "io_error",
         }
     }
@@ -112,6 +123,9 @@ impl Error {
             "writer_stopped" => "free space or repair the disk, then open the store again",
             "data_damaged" | "head_mismatch" => "run `cognilog verify` and restore what is damaged from a backup",
             "projection_stopped" | "stale_version" => "run `cognilog rebuild`",
+            "template_invalid" => {
+                "docs/workflows.md lists what a template may name; without an override the shipped one is used"
+            }
             "trace_not_found" => "`cognilog traces` lists the traces of the store",
             "needs_repair" => "let a writer open the store once: `cognilog verify` does",
             _ => return None,

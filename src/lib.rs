@@ -49,6 +49,7 @@ mod error;
 mod import;
 mod json_files;
 mod locate;
+pub mod prompts;
 mod queries;
 mod replay;
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use cognilog_core::event::EventKind;
+use cognilog_core::side_branch::SideBranch;
 use cognilog_core::{Position, StreamId, TraceId};
 use cognilog_projections::evaluation_status::{self, QueryRow};
 use cognilog_projections::extraction_queue::{self, ExtractionRow};
 use cognilog_projections::json_file::{Profile, export};
 use cognilog_projections::reflection_checkpoints::{self, Checkpoint};
-use cognilog_projections::traces::{self, Goal, TraceCounts, TraceInfo};
+use cognilog_projections::traces::{self, Goal, SideBranches, TraceCounts, TraceInfo};
 use cognilog_storage::{Snapshot, StoreError, View};
 use serde::Serialize;
 
@@ -67,6 +68,8 @@ pub struct TraceDetail {
     pub goals: BTreeMap<String, Goal>,
     /// Flags as the documents name them.
     pub context: TraceContext,
+    /// Its side branches.
+    pub side_branches: SideBranches,
     /// Its queries with what is known of their sources.
     pub queries: Vec<QueryDetail>,
     /// Its extractions.
@@ -80,8 +83,10 @@ pub struct TraceDetail {
 /// The part of the documents' `trace.context` that is derived here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TraceContext {
-    /// Whether a query waits for an evaluation.
+    /// Whether an evaluation is queued or under way.
     pub pending_knowledge_eval: bool,
+    /// The trigger that queued it.
+    pub knowledge_eval_trigger: Option<String>,
 }
 
 /// A query with what is known of its sources.
@@ -171,9 +176,11 @@ impl Engine {
             queries.push(QueryDetail { position, missing_source_ids, assessments: known.sources, query });
         }
         let summary = summary(&view, trace.as_str(), number)?;
+        let side_branches = traces::side_branches_of(&view, number)?;
         Ok(TraceDetail {
             goals: traces::goals(&view, number)?,
-            context: TraceContext { pending_knowledge_eval: summary.pending_evaluations > 0 },
+            context: context(&side_branches),
+            side_branches,
             queries,
             extractions: extraction_queue::extractions(&view, number)?,
             reflections: reflection_checkpoints::checkpoint(&view, number)?,
@@ -353,6 +360,16 @@ fn each_trace(
         }
     }
     Ok(())
+}
+
+/// The flags of a trace whose side branches these are (cognition log document, "触发点 1"): an imported trace has none,
+/// whatever waits in it, until a trigger fires.
+fn context(branches: &SideBranches) -> TraceContext {
+    let is_evaluation = |branch_type: &str| branch_type == SideBranch::Evaluation.as_str();
+    let open = branches.open.iter().map(|open| (&open.branch_type, &open.trigger));
+    let queued = branches.queue.iter().map(|queued| (&queued.branch_type, &queued.trigger));
+    let trigger = open.chain(queued).find(|(branch_type, _)| is_evaluation(branch_type)).map(|(_, trigger)| trigger);
+    TraceContext { pending_knowledge_eval: trigger.is_some(), knowledge_eval_trigger: trigger.cloned() }
 }
 
 fn summary(view: &View<'_>, trace: &str, number: u64) -> Result<TraceSummary, Error> {

@@ -1,16 +1,18 @@
-//! The `traces` projection: task, agent, goals, latest sequences and counts of each trace.
+//! The `traces` projection: task, agent, goals, latest sequences, counts and side branches of each trace.
 //!
 //! ```text
 //! 'c'          → what changes with every event: counts and latest sequences
 //! 'i'          → what `trace_started` and `trace_finished` say
 //! 'g' goal id  → a goal
+//! 'b'          → the side branches: queued, under way, asked for
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bincode::{Decode, Encode};
 use cognilog_core::StreamId;
-use cognilog_core::event::{Body, EventKind, EventView};
+use cognilog_core::event::{Body, EventKind, EventView, Trigger};
+use cognilog_core::side_branch::{SideBranch, place_in_queue};
 use cognilog_storage::{ChangeSet, Fold, Scope, View};
 use serde::Serialize;
 use serde_json::Value;
@@ -55,6 +57,8 @@ pub struct TraceInfo {
     pub status: Option<String>,
     /// Why it failed.
     pub error_type: Option<String>,
+    /// The run's configuration, as JSON.
+    pub config: Option<String>,
 }
 
 /// A goal of a trace.
@@ -68,13 +72,94 @@ pub struct Goal {
     pub parent_id: Option<String>,
 }
 
+/// A side branch that waits for its turn.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct QueuedBranch {
+    /// knowledge_eval, reflection or compression.
+    pub branch_type: String,
+    /// What queued it.
+    pub trigger: String,
+}
+
+/// A side branch that is under way: its prompt was handed out and no reply has ended it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct OpenBranch {
+    /// Its id.
+    pub branch_id: String,
+    /// knowledge_eval, reflection or compression.
+    pub branch_type: String,
+    /// What queued it.
+    pub trigger: String,
+    /// The how-manieth try is under way, from 1.
+    pub attempt: u32,
+    /// Why nothing was taken from the reply to this try.
+    pub failure: Option<String>,
+    /// The sources it asks for, by the query's sequence.
+    pub asked: Vec<(i64, Vec<String>)>,
+}
+
+/// The side branches of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct SideBranches {
+    /// Those that wait, the next one first.
+    pub queue: Vec<QueuedBranch>,
+    /// The one that is under way.
+    pub open: Option<OpenBranch>,
+    /// Sources that each trigger has asked for in vain: it does not ask for them again.
+    pub asked: BTreeMap<String, BTreeSet<(i64, String)>>,
+}
+
+impl SideBranches {
+    /// The types of the branches that are queued or under way.
+    #[must_use]
+    pub fn types(&self) -> Vec<SideBranch> {
+        let open = self.open.iter().map(|open| open.branch_type.as_str());
+        let queued = self.queue.iter().map(|queued| queued.branch_type.as_str());
+        open.chain(queued).filter_map(SideBranch::from_word).collect()
+    }
+
+    fn enqueue(&mut self, branch_type: &str, trigger: &str) {
+        let known = |word: &str| SideBranch::from_word(word).unwrap_or(SideBranch::Extraction);
+        let queued: Vec<SideBranch> = self.queue.iter().map(|queued| known(&queued.branch_type)).collect();
+        let place = place_in_queue(&queued, known(branch_type));
+        self.queue.insert(place, QueuedBranch { branch_type: branch_type.to_owned(), trigger: trigger.to_owned() });
+    }
+
+    fn start(&mut self, branch: OpenBranch) {
+        let is_queued = |queued: &QueuedBranch| queued.branch_type == branch.branch_type;
+        if branch.attempt == 1
+            && let Some(place) = self.queue.iter().position(is_queued)
+        {
+            self.queue.remove(place);
+        }
+        self.open = Some(branch);
+    }
+
+    fn finish(&mut self, branch_id: &str) {
+        if let Some(open) = self.open.take_if(|open| open.branch_id == branch_id) {
+            let asked = open.asked.into_iter();
+            let sources = asked.flat_map(|(query, ids)| ids.into_iter().map(move |id| (query, id)));
+            self.asked.entry(open.trigger).or_default().extend(sources);
+        }
+    }
+
+    /// A source that has an assessment is nobody's to ask for.
+    fn assessed(&mut self, query_sequence: i64, source_id: &str) {
+        let key = (query_sequence, source_id.to_owned());
+        for asked in self.asked.values_mut() {
+            asked.remove(&key);
+        }
+        self.asked.retain(|_, asked| !asked.is_empty());
+    }
+}
+
 impl Fold for Traces {
     fn name(&self) -> &'static str {
         "traces"
     }
 
     fn version(&self) -> u32 {
-        1
+        2
     }
 
     fn scope(&self) -> Scope {
@@ -124,6 +209,9 @@ impl Fold for Traces {
                         *field = Some(value.as_str().to_owned());
                     }
                 }
+                if let Some(config) = started.config.as_ref() {
+                    info.config = Some(config.as_str().to_owned());
+                }
                 // A trace that is resumed under its name has not ended any more.
                 (info.status, info.error_type) = (None, None);
                 rows.put(b"i", &encode(&info));
@@ -148,8 +236,51 @@ impl Fold for Traces {
                 }
                 rows.put(&key, &encode(&goal));
             }
-            _ => {}
+            _ => side_branches(rows, &event.body),
         }
+    }
+}
+
+/// What an event does to the side branches.
+fn side_branches(rows: &mut ChangeSet<'_>, body: &Body<'_>) {
+    let before: SideBranches = stored(rows.get(b"b")).unwrap_or_default();
+    let mut branches = before.clone();
+    match body {
+        Body::TriggerFired(fired) => {
+            let trigger = Trigger(fired.trigger.0).as_str();
+            fired.queue.iter().for_each(|branch_type| branches.enqueue(branch_type.as_str(), trigger));
+        }
+        Body::SideBranchStarted(started) => branches.start(OpenBranch {
+            branch_id: started.branch_id.as_str().to_owned(),
+            branch_type: started.branch_type.as_str().to_owned(),
+            trigger: started.trigger.as_ref().map_or(Trigger::MANUAL, |trigger| Trigger(trigger.0)).as_str().to_owned(),
+            attempt: started.attempt.as_ref().map_or(1, |attempt| u32::try_from(attempt.to_native()).unwrap_or(1)),
+            failure: None,
+            asked: started.asked.as_ref().map_or_else(Vec::new, |asked| {
+                asked
+                    .iter()
+                    .map(|asked| {
+                        let ids = asked.source_ids.iter().map(|id| id.as_str().to_owned()).collect();
+                        (asked.query_sequence.to_native(), ids)
+                    })
+                    .collect()
+            }),
+        }),
+        Body::ReplyUnparsed(unparsed) => {
+            let of = unparsed.branch_id.as_ref().map(|id| id.as_str());
+            if let Some(open) = branches.open.as_mut().filter(|open| Some(open.branch_id.as_str()) == of) {
+                open.failure = Some(unparsed.reason.as_str().to_owned());
+            }
+        }
+        Body::SideBranchFinished(finished) => branches.finish(finished.branch_id.as_str()),
+        Body::Evaluation(evaluation) if !branches.asked.is_empty() => {
+            let query = evaluation.query_sequence.to_native();
+            evaluation.assessments.iter().for_each(|judged| branches.assessed(query, judged.source_id.as_str()));
+        }
+        _ => return,
+    }
+    if branches != before {
+        rows.put(b"b", &encode(&branches));
     }
 }
 
@@ -182,6 +313,7 @@ impl Projection for Traces {
         match key.split_first() {
             Some((b'c', _)) => "counts".to_owned(),
             Some((b'i', _)) => "info".to_owned(),
+            Some((b'b', _)) => "side_branches".to_owned(),
             Some((b'g', id)) => format!("goal:{}", String::from_utf8_lossy(id)),
             _ => String::new(),
         }
@@ -191,6 +323,7 @@ impl Projection for Traces {
         match key.first() {
             Some(b'c') => to_value(&decode::<TraceCounts>(row)?),
             Some(b'i') => to_value(&decode::<TraceInfo>(row)?),
+            Some(b'b') => to_value(&decode::<SideBranches>(row)?),
             _ => to_value(&decode::<Goal>(row)?),
         }
     }
@@ -210,6 +343,14 @@ pub fn counts(view: &View<'_>, stream_number: u64) -> Result<Option<TraceCounts>
 /// As [`counts`].
 pub fn info(view: &View<'_>, stream_number: u64) -> Result<TraceInfo, QueryError> {
     Ok(read(view, &stream_key(stream_number, b"i"))?.unwrap_or_default())
+}
+
+/// The side branches of a stream's trace.
+///
+/// # Errors
+/// As [`counts`].
+pub fn side_branches_of(view: &View<'_>, stream_number: u64) -> Result<SideBranches, QueryError> {
+    Ok(read(view, &stream_key(stream_number, b"b"))?.unwrap_or_default())
 }
 
 /// The goals of a stream's trace by id.

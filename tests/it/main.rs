@@ -9,4 +9,5 @@ mod common;
 mod fidelity;
 mod following;
 mod importing;
+mod prompts;
 mod tidy;

@@ -32,7 +32,7 @@ enum Tests {
 }
 
 /// Modules of the library that everyone beside them may use.
-const SHARED_MODULES: [&str; 3] = ["engine", "error", "locate"];
+const SHARED_MODULES: [&str; 4] = ["engine", "error", "locate", "prompts"];
 
 /// What one service module may use of another all the same: user, used, names.
 const SERVICE_EXCEPTIONS: [(&str, &str, &[&str]); 5] = [

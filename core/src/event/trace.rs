@@ -153,10 +153,22 @@ fields! {
         branch_type: String,
         /// What led to it.
         trigger: Option<Trigger>,
-        /// The how-manieth try of this trigger, from 1.
+        /// The how-manieth try of this branch, from 1.
         attempt: Option<i64>,
+        /// The sources that an evaluation asks for.
+        asked: Option<Vec<AskedSources>>,
         /// When, as the text came.
         timestamp: Option<String>,
+    }
+}
+
+fields! {
+    /// Sources of one query that an evaluation asks for.
+    pub struct AskedSources {
+        /// The query's sequence.
+        query_sequence: i64,
+        /// The sources.
+        source_ids: Vec<String>,
     }
 }
 
@@ -167,10 +179,20 @@ fields! {
         sequence: Option<i64>,
         /// The branch.
         branch_id: String,
-        /// done or failed.
+        /// done, failed or skipped.
         outcome: String,
-        /// Why it failed.
+        /// Why it failed or was skipped.
         error: Option<String>,
+        /// Judgements or pieces of knowledge that were taken from the reply.
+        accepted: Option<i64>,
+        /// What of the reply was not taken, a line each.
+        dropped: Option<Vec<String>>,
+        /// The model that replied.
+        model: Option<String>,
+        /// A salted digest of the prompt: salt and BLAKE3 of salt and prompt, in hexadecimal.
+        prompt_digest: Option<String>,
+        /// Token use, as JSON.
+        tokens: Option<JsonText>,
         /// When, as the text came.
         timestamp: Option<String>,
     }
