@@ -67,7 +67,7 @@ pub use queries::{
 pub use replay::{Change, ReplayStep};
 
 pub use cognilog_core::{
-    EventId, EventKind, Instant, Position, Sequence, StreamId, TraceId, event, extraction, json, time,
+    EventId, EventKind, Instant, Position, Sequence, StreamId, TraceId, event, extraction, json, reply, time,
 };
 pub use cognilog_projections::json_file::{FileFrame, JsonFile, Profile};
 pub use cognilog_projections::{Projection, evaluation_status, extraction_queue, reflection_checkpoints, traces};

@@ -49,6 +49,8 @@ pub(crate) enum Verb {
     Replay(ReplayArguments),
     /// Print the log, event by event
     Log(LogArguments),
+    /// Say what would be taken of a model's reply: the accepted value on stdout, what was repaired and dropped on stderr
+    ParseReply(ParseReplyArguments),
     /// Count events and bytes by kind and trace
     Stats,
     /// Compare files with their exports; exit 1 where one differs
@@ -248,6 +250,29 @@ pub(crate) struct LogArguments {
     /// The last so many only
     #[arg(long, value_name = "N", conflicts_with = "from")]
     pub(crate) last: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ParseReplyArguments {
+    /// What the reply answers
+    #[arg(long, value_enum)]
+    pub(crate) kind: ReplyKindChoice,
+    /// What the reply may speak of, as JSON: an object, or the one under a key; eval needs `pending`, dream needs `files`
+    #[arg(long, value_name = "FILE#KEY")]
+    pub(crate) context: Option<String>,
+    /// The reply as the model gave it
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ReplyKindChoice {
+    /// The evaluation of sources
+    Eval,
+    /// The extraction of knowledge
+    Extract,
+    /// The integration of a dream
+    Dream,
 }
 
 fn parse_duration(text: &str) -> Result<std::time::Duration, String> {

@@ -12,6 +12,7 @@ pub mod id;
 pub mod json;
 pub mod limits;
 pub mod pending;
+pub mod reply;
 pub mod side_branch;
 pub mod time;
 

@@ -9,3 +9,18 @@ pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// Characters kept of a query's source content and of a legacy extraction item's content
 /// (cognition log document, section "query": "截断500字").
 pub const CUT_CHARACTERS: usize = 500;
+
+/// Longest model reply that is looked at, in bytes. No answer to our prompts comes near it; a longer one is a loop.
+pub const REPLY_BYTES_MAX: usize = 4 << 20;
+
+/// How many lists and objects of a model reply may be open at once. An answer has five.
+pub const REPLY_DEPTH_MAX: usize = 64;
+
+/// Most values (numbers, strings, lists, …) that are read from one reply.
+pub const REPLY_VALUES_MAX: usize = 500_000;
+
+/// Most memory files that one reply may update.
+pub const REPLY_ITEMS_MAX: usize = 1_000;
+
+/// Most extractions that are taken of one side branch (DESIGN section 7).
+pub const REPLY_EXTRACTIONS_MAX: usize = 50;

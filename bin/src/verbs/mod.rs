@@ -8,6 +8,7 @@ mod export;
 mod import;
 mod log;
 mod mirror;
+mod parse_reply;
 mod pending;
 mod replay;
 mod shell;
@@ -32,6 +33,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Verb::Demo { folder } => return demo::run(folder.as_deref(), output),
         Verb::Completions { shell } => return shell::completions(*shell, output),
         Verb::Man => return shell::man(output),
+        Verb::ParseReply(parse) => return parse_reply::run(parse, output),
         _ => {}
     }
     let place = Place::of(arguments)?;
@@ -52,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Verb::Status => trust::status(&place, output),
         Verb::Rebuild { names } => trust::rebuild(&place, names, output),
         Verb::Config { .. } => config::run(&place, output),
-        Verb::Demo { .. } | Verb::Completions { .. } | Verb::Man => Ok(0),
+        Verb::Demo { .. } | Verb::Completions { .. } | Verb::Man | Verb::ParseReply(_) => Ok(0),
     }
 }
 
