@@ -11,7 +11,7 @@ pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 pub const CUT_CHARACTERS: usize = 500;
 
 /// Longest model reply that is looked at, in bytes. No answer to our prompts comes near it; a longer one is a loop.
-pub const REPLY_BYTES_MAX: usize = 4 << 20;
+pub const REPLY_BYTES_MAX: usize = 2 << 20;
 
 /// How many lists and objects of a model reply may be open at once. An answer has five.
 pub const REPLY_DEPTH_MAX: usize = 64;
@@ -24,3 +24,6 @@ pub const REPLY_ITEMS_MAX: usize = 1_000;
 
 /// Most extractions that are taken of one side branch (DESIGN section 7).
 pub const REPLY_EXTRACTIONS_MAX: usize = 50;
+
+/// Most steps, about one a character, that looking through one reply may take.
+pub const REPLY_STEPS_MAX: usize = 128 << 20;

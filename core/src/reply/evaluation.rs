@@ -194,7 +194,7 @@ fn item_of<'v, 'c>(
             break 'dropped Dropped::UnknownQuery { found: query.to_string() };
         };
         match assessments {
-            Some(Value::List { items, .. }) => return Some((query, sources, items)),
+            Some(Value::List { items, .. }) if !items.is_empty() => return Some((query, sources, items)),
             _ => break 'dropped Dropped::NoAssessments { query },
         }
     };

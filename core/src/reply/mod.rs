@@ -96,7 +96,7 @@ fn check_length(length: usize) -> Result<(), Unreadable> {
 fn nothing_accepted(dropped: Vec<Dropped>) -> Unreadable {
     // What was cut off is the reason if nothing else was there.
     let is_cut = |dropped: &Dropped| matches!(dropped, Dropped::Cut { .. } | Dropped::CutOff { .. });
-    let reason = match dropped.iter().all(is_cut) {
+    let reason = match !dropped.is_empty() && dropped.iter().all(is_cut) {
         true => UnreadableReason::Cut,
         false => UnreadableReason::NothingAccepted,
     };

@@ -6,10 +6,12 @@
 
 use super::report::{RepairKind, Repairs};
 use super::value::{Text, Value, ascii_digit};
-use crate::limits::{REPLY_DEPTH_MAX, REPLY_VALUES_MAX};
+use crate::limits::{REPLY_DEPTH_MAX, REPLY_STEPS_MAX, REPLY_VALUES_MAX};
 
 /// Longest key, and how far a look ahead goes for one, in bytes. The keys that count have at most 16.
 const KEY_BYTES_MAX: usize = 128;
+/// Longest comment, in bytes.
+const COMMENT_BYTES_MAX: usize = 1_024;
 /// Longest white space that a look ahead skips, in bytes.
 const GAP_BYTES_MAX: usize = 512;
 /// Longest word without quotes, in bytes.
@@ -33,7 +35,7 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) fn of(text: &str) -> Budget {
-        Budget { steps: text.len().saturating_mul(64) + 65_536, values: REPLY_VALUES_MAX }
+        Budget { steps: REPLY_STEPS_MAX.min(text.len().saturating_mul(512) + 65_536), values: REPLY_VALUES_MAX }
     }
 }
 
@@ -61,15 +63,17 @@ pub(super) struct Attempt {
     pub(super) at: usize,
     /// Whether one of the keys that were looked for was seen.
     pub(super) has_anchor: bool,
-    /// Whether such a key was seen in quotes.
-    pub(super) has_quoted_anchor: bool,
     /// Whether a member of an object was complete.
     pub(super) has_member: bool,
+    /// Whether a string, as a value, was complete.
+    pub(super) has_text: bool,
     pub(super) repairs: Repairs,
 }
 
 /// Reads the value that begins at `at`. `anchors` are the keys, in lower case, by which an answer is known.
 pub(super) fn attempt(text: &str, at: usize, mode: Mode, anchors: &[&str], budget: &mut Budget) -> Attempt {
+    // Values are memory, and that of an earlier attempt is free again.
+    budget.values = REPLY_VALUES_MAX;
     let mut parser = Parser {
         text,
         at,
@@ -79,8 +83,8 @@ pub(super) fn attempt(text: &str, at: usize, mode: Mode, anchors: &[&str], budge
         depth: 0,
         is_cut: false,
         has_anchor: false,
-        has_quoted_anchor: false,
         has_member: false,
+        has_text: false,
         repairs: Repairs::default(),
     };
     let value = parser.skip_gap().and_then(|_| parser.value(false));
@@ -90,8 +94,8 @@ pub(super) fn attempt(text: &str, at: usize, mode: Mode, anchors: &[&str], budge
         is_cut,
         at: parser.at,
         has_anchor: parser.has_anchor,
-        has_quoted_anchor: parser.has_quoted_anchor,
         has_member: parser.has_member,
+        has_text: parser.has_text,
         repairs: parser.repairs,
     }
 }
@@ -110,15 +114,14 @@ struct Parser<'t, 'b> {
     depth: usize,
     is_cut: bool,
     has_anchor: bool,
-    has_quoted_anchor: bool,
     has_member: bool,
+    has_text: bool,
     repairs: Repairs,
 }
 
 /// Where a string stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    Key,
     Member,
     Item,
 }
@@ -167,17 +170,21 @@ impl<'t> Parser<'t, '_> {
             gap.has_line_break |= self.text[start..self.at].contains('\n');
             self.pay(self.at - start + 1)?;
             let rest = self.rest();
-            let line = || rest.find('\n').unwrap_or(rest.len());
+            let near = &rest[..rest.floor_char_boundary(COMMENT_BYTES_MAX)];
             let length = if rest.starts_with("//") || rest.starts_with('#') {
-                line()
+                near.find('\n').or((near.len() == rest.len()).then_some(rest.len()))
             } else if rest.starts_with("/*") {
-                rest.find("*/").map_or(rest.len(), |length| length + 2)
+                near.find("*/").map(|length| length + 2)
             } else if rest.starts_with("\\n") || rest.starts_with("\\t") || rest.starts_with("\\r") {
                 self.note(RepairKind::EscapedWhiteSpace);
                 self.at += 2;
                 continue;
             } else {
                 return Ok(gap);
+            };
+            let Some(length) = length else {
+                self.pay(near.len())?;
+                return Err(Stop::Broken);
             };
             self.note(RepairKind::Comment);
             self.pay(length)?;
@@ -258,7 +265,7 @@ impl<'t> Parser<'t, '_> {
     fn key(&mut self, next: char, may_be_bare: bool) -> Result<String, Stop> {
         let is_quoted = closers(next, self.mode).is_some();
         let key = if is_quoted {
-            self.string(next, Role::Key)?.content
+            self.quoted_key(next)?
         } else if may_be_bare && is_word(next) {
             let word = word_at(self.rest(), is_word);
             self.note(RepairKind::Unquoted);
@@ -276,7 +283,6 @@ impl<'t> Parser<'t, '_> {
         }
         if self.anchors.contains(&key.trim().to_lowercase().as_str()) {
             self.has_anchor = true;
-            self.has_quoted_anchor |= is_quoted;
         }
         Ok(key)
     }
@@ -377,22 +383,55 @@ impl<'t> Parser<'t, '_> {
         value
     }
 
-    fn string(&mut self, open: char, role: Role) -> Result<Text, Stop> {
-        let closers = closers(open, self.mode).unwrap_or(&[]);
+    /// The name of a member. No key that counts has a quote in it, so the first one ends it; one of another kind does
+    /// with a colon behind it.
+    fn quoted_key(&mut self, open: char) -> Result<String, Stop> {
+        let own = closers(open, Mode::Plain).unwrap_or(&[]);
+        let any = closers(open, Mode::Guess).unwrap_or(&[]);
+        self.open_quote(open);
+        let end = self.at + KEY_BYTES_MAX;
+        let mut key = String::new();
+        loop {
+            self.plain_run(any, end.saturating_sub(self.at), &mut key)?;
+            match self.rest().chars().next().ok_or(Stop::End)? {
+                '\n' => return Err(Stop::Broken),
+                _ if self.at >= end => return Err(Stop::Broken),
+                '\\' => self.escape(&mut key)?,
+                quote
+                    if own.contains(&quote) || (any.contains(&quote) && self.has_colon(self.at + quote.len_utf8())) =>
+                {
+                    self.at += quote.len_utf8();
+                    return Ok(key);
+                }
+                other => {
+                    key.push(other);
+                    self.at += other.len_utf8();
+                }
+            }
+        }
+    }
+
+    fn has_colon(&self, at: usize) -> bool {
+        self.text[self.look(at).0..].starts_with([':', '：'])
+    }
+
+    fn open_quote(&mut self, open: char) {
         if open != '"' {
             self.note(RepairKind::Quotes);
         }
         self.at += open.len_utf8();
-        let start = self.at;
+    }
+
+    fn string(&mut self, open: char, role: Role) -> Result<Text, Stop> {
+        let own = closers(open, Mode::Plain).unwrap_or(&[]);
+        let closers = closers(open, self.mode).unwrap_or(&[]);
+        self.open_quote(open);
         let mut content = String::new();
         let (mut inner_quotes, mut inner_straight) = (0_usize, 0_usize);
+        let mut is_guessed = false;
         loop {
-            let length_max = if role == Role::Key { KEY_BYTES_MAX } else { usize::MAX };
-            self.plain_run(closers, length_max, &mut content)?;
+            self.plain_run(closers, usize::MAX, &mut content)?;
             let next = self.rest().chars().next().ok_or(Stop::End)?;
-            if role == Role::Key && (next == '\n' || self.at - start >= KEY_BYTES_MAX) {
-                return Err(Stop::Broken);
-            }
             if next == '\\' {
                 self.escape(&mut content)?;
                 continue;
@@ -400,6 +439,8 @@ impl<'t> Parser<'t, '_> {
             if closers.contains(&next) {
                 let after = self.at + next.len_utf8();
                 if self.mode == Mode::Plain || self.ends_string(after, role)? {
+                    // A quote of another kind than the first may as well be one that stands inside.
+                    is_guessed |= !own.contains(&next);
                     self.at = after;
                     break;
                 }
@@ -414,12 +455,14 @@ impl<'t> Parser<'t, '_> {
         }
         if inner_quotes > 0 {
             // Quotes come in pairs: an odd one says that the end was concluded wrongly.
-            if inner_straight % 2 == 1 || role == Role::Key {
+            if inner_straight % 2 == 1 {
                 return Err(Stop::Broken);
             }
             self.note(RepairKind::InnerQuotes);
+            is_guessed = true;
         }
-        Ok(Text { content, is_guessed: inner_quotes > 0, is_bare: false })
+        self.has_text = true;
+        Ok(Text { content, is_guessed, is_bare: false })
     }
 
     /// Takes characters up to the next one that needs a look.
@@ -498,7 +541,8 @@ impl<'t> Parser<'t, '_> {
     /// Whether a string that ended before `after` would leave an object or list that goes on.
     fn ends_string(&mut self, after: usize, role: Role) -> Result<bool, Stop> {
         let (next, has_line_break) = self.look(after);
-        self.pay(next - after + 2 * KEY_BYTES_MAX)?;
+        // A look ahead for a key is short, so its cost counts as constant.
+        self.pay(next - after + 8)?;
         let rest = &self.text[next..];
         let Some(character) = rest.chars().next() else { return Ok(true) };
         if rest.starts_with("```") {
@@ -507,7 +551,6 @@ impl<'t> Parser<'t, '_> {
         let is_comment = |rest: &str| rest.starts_with("//") || rest.starts_with("/*") || rest.starts_with('#');
         let is_comma = matches!(character, ',' | '，');
         match role {
-            Role::Key => Ok(matches!(character, ':' | '：')),
             // A quote with a colon behind it begins or ends a key: the string's own end is missing.
             Role::Member if matches!(character, ':' | '：') => Err(Stop::Broken),
             Role::Member if matches!(character, '}' | '｝') => Ok(true),

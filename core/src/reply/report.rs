@@ -157,8 +157,8 @@ pub enum Dropped {
         /// The sequence.
         found: String,
     },
-    /// `assessments` is not a list.
-    #[error("query {query}: assessments is not a list")]
+    /// `assessments` is not a list, or an empty one.
+    #[error("query {query}: assessments is not a list, or empty")]
     NoAssessments {
         /// The query.
         query: i64,

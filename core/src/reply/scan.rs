@@ -36,7 +36,7 @@ pub(super) fn find(text: &str, schema: &Schema) -> Result<Found, Unreadable> {
         return Err(Unreadable::new(UnreadableReason::Empty));
     }
     let (budget, found) = (Budget::of(text), Found::default());
-    let mut scan = Scan { text, schema, budget, found, failure: None, is_spoiled: false, tried_escaped: false };
+    let mut scan = Scan { text, schema, budget, found, failure: None, has_json: false };
     if text.starts_with('\u{feff}') {
         scan.found.repairs.note(RepairKind::ByteOrderMark, 0);
     }
@@ -60,9 +60,8 @@ struct Scan<'t> {
     found: Found,
     /// Why the most promising place was no answer.
     failure: Option<(UnreadableReason, usize)>,
-    /// Whether the last answer broke: single items behind it may be pieces of it.
-    is_spoiled: bool,
-    tried_escaped: bool,
+    /// Whether a value with members was seen: escaped quotes behind it are inside of its strings.
+    has_json: bool,
 }
 
 impl Scan<'_> {
@@ -92,7 +91,8 @@ impl Scan<'_> {
         while let Some(length) = self.text[at..].find(['{', '[', '<', '｛', '［', '◁']) {
             at += length;
             let character = self.text[at..].chars().next().unwrap_or_default();
-            let next = match mark_at(self.text, at) {
+            let may_be_mark = matches!(character, '<' | '[' | '◁');
+            let next = match may_be_mark.then(|| mark_at(self.text, at)).flatten() {
                 Some(Mark::Closed(end)) => {
                     self.found.repairs.note(RepairKind::Reasoning, at);
                     self.fail(UnreadableReason::ReasoningOnly, at);
@@ -101,7 +101,6 @@ impl Scan<'_> {
                 Some(Mark::End(end)) => {
                     self.found.repairs.note(RepairKind::Reasoning, start);
                     self.withdraw();
-                    self.is_spoiled = false;
                     end
                 }
                 Some(Mark::Open) => {
@@ -121,20 +120,23 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Tries the value at a bracket. Gives where to go on; none if all that follows is inside of it.
+    /// Tries the value at a bracket. Gives where to go on; none if all that follows may be inside of it.
     fn value_at(&mut self, at: usize) -> Result<Option<usize>, Unreadable> {
-        if is_escaped(&self.text[at..]) && !std::mem::replace(&mut self.tried_escaped, true) {
+        if is_escaped(&self.text[at..]) && !std::mem::replace(&mut self.has_json, true) {
             return self.escaped_value_at(at);
         }
         let mut attempt = self.attempt(at, Mode::Plain)?;
-        if attempt.value == Err(Stop::Broken) {
+        // Only an answer is worth a guess.
+        if attempt.has_anchor && (attempt.is_cut || attempt.value == Err(Stop::Broken)) {
             let guess = self.attempt(at, Mode::Guess)?;
             if guess.value.is_ok() && !guess.is_cut {
                 attempt = guess;
             }
         }
+        self.has_json |= attempt.has_member;
         // Brackets of prose often stand before an answer; braces with a key of the answer are an answer.
-        let is_answer = attempt.has_anchor && self.text[at..].starts_with(['{', '｛']);
+        let is_list = self.text[at..].starts_with(['[', '［']);
+        let is_answer = attempt.has_anchor && !is_list;
         let end = attempt.at;
         match attempt.value {
             Ok(value) if !attempt.is_cut => {
@@ -142,28 +144,50 @@ impl Scan<'_> {
                 Ok(Some(end))
             }
             Ok(value) => {
-                let is_taken = attempt.has_anchor && self.take_cut(value, at, end, &attempt.repairs)?;
-                if is_taken || is_answer {
-                    return Ok((end < self.text.len()).then_some(end));
+                if (attempt.has_anchor && self.take_cut(value, at, end, &attempt.repairs)?) || is_answer {
+                    return Ok(None);
                 }
-                self.fail(UnreadableReason::NoAnswer, end);
-                Ok((!attempt.has_member).then_some(at + 1))
+                let is_json = attempt.has_member;
+                self.fail(if is_json { UnreadableReason::NoAnswer } else { UnreadableReason::NoJson }, end);
+                Ok((is_list || !is_json).then_some(at + 1))
             }
             Err(stop) => {
-                let reason = match stop {
-                    Stop::TooDeep => UnreadableReason::TooDeep,
-                    _ if attempt.has_anchor => UnreadableReason::Broken,
-                    _ => UnreadableReason::NoJson,
-                };
-                // A template in prose (`{"evaluations": ...}`) takes nothing back.
-                if is_answer && attempt.has_quoted_anchor && stop != Stop::Ellipsis {
-                    self.withdraw();
-                    self.is_spoiled = true;
+                self.fail(
+                    match stop {
+                        Stop::TooDeep => UnreadableReason::TooDeep,
+                        _ if attempt.has_anchor => UnreadableReason::Broken,
+                        _ => UnreadableReason::NoJson,
+                    },
+                    end,
+                );
+                if is_answer {
+                    return Ok(self.behind_broken(at, stop == Stop::Ellipsis || !attempt.has_text));
                 }
-                self.fail(reason, end);
-                Ok(Some(if is_answer || attempt.has_member { end } else { at + 1 }))
+                let goes_on_behind = stop == Stop::TooDeep || (attempt.has_member && !is_list);
+                Ok(Some(if goes_on_behind { end } else { at + 1 }))
             }
         }
+    }
+
+    /// Where to go on behind an answer that is no JSON. What follows may be its own strings, with an example of an
+    /// answer in them, so only behind a template (`{"evaluations": [...]}` in prose) anything counts.
+    fn behind_broken(&mut self, at: usize, is_template: bool) -> Option<usize> {
+        if !is_template {
+            self.withdraw();
+            return None;
+        }
+        let mut open = 0_usize;
+        for (offset, character) in self.text[at..].char_indices() {
+            match character {
+                '{' | '[' | '｛' | '［' => open += 1,
+                '}' | ']' | '｝' | '］' => open -= 1,
+                _ => continue,
+            }
+            if open == 0 {
+                return Some(at + offset + character.len_utf8());
+            }
+        }
+        None
     }
 
     /// A value all of whose quotes are escaped: the inside of a JSON string without that string's own quotes.
@@ -184,9 +208,7 @@ impl Scan<'_> {
     /// Takes a whole value if it is an answer.
     fn take(&mut self, value: Value, start: usize, end: usize, repairs: &Repairs) -> Result<(), Unreadable> {
         match self.unwrap(value)? {
-            Some((_, Shape::Bare)) if self.is_spoiled => self.fail(UnreadableReason::Broken, start),
             Some((items, shape)) => {
-                self.is_spoiled = false;
                 self.found.repairs.add(repairs);
                 self.push(Candidate { items, shape, end }, start);
             }
@@ -198,7 +220,8 @@ impl Scan<'_> {
     /// Takes what is complete of an answer that was cut off, and tells whether there is any.
     fn take_cut(&mut self, value: Value, start: usize, end: usize, repairs: &Repairs) -> Result<bool, Unreadable> {
         let is_list = matches!(value, Value::List { .. });
-        let unwrapped = self.unwrap(value)?;
+        // A list that ends before its first item is no empty answer.
+        let unwrapped = self.unwrap(value)?.filter(|(items, _)| !items.is_empty());
         let is_item = |shape: &Shape| *shape == Shape::Bare;
         let follows_items = self.found.candidates.last().is_some_and(|last| is_item(&last.shape));
         self.found.dropped.push(Dropped::Cut { at: end });
