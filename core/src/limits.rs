@@ -26,4 +26,4 @@ pub const REPLY_ITEMS_MAX: usize = 1_000;
 pub const REPLY_EXTRACTIONS_MAX: usize = 50;
 
 /// Most steps, about one a character, that looking through one reply may take.
-pub const REPLY_STEPS_MAX: usize = 128 << 20;
+pub const REPLY_STEPS_MAX: usize = 64 << 20;

@@ -75,7 +75,7 @@ fn an_example_inside_a_file_is_no_answer() {
 fn nothing_half_is_written() {
     let two =
         r#"{"updates": [{"path": "taste.md", "content": "one\ntwo"}, {"path": "strategy.md", "content": "three"}]}"#;
-    let first = two.find("}, {").unwrap() + 1;
+    let first = two.find("}, {").expect("there") + 1;
     for end in 0..two.len() - 2 {
         let context = DreamContext { files: vec!["taste.md".to_owned(), "strategy.md".to_owned()] };
         for cut in [

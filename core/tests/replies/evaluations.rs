@@ -46,8 +46,6 @@ fn fences() {
         format!("```json\n```\n{answer}"),
         format!("```python\nd = {{'a': 1}}\nprint(f\"{{d}}\")\n```\n{answer}"),
         format!("```json\n{answer}\n```\n\nAgain:\n```json\n{answer}\n```"),
-        // The fence stands inside a reason.
-        answer.replace("ra", "ra"),
     ]);
     let with_fence = answer.replace("\"ra\"", r#""see ```json\n{\"evaluations\": []}\n``` there""#);
     check(
@@ -117,8 +115,8 @@ fn reasoning() {
 #[test]
 fn wrappers() {
     let answer = answer();
-    let inner = answer.strip_prefix("{\"evaluations\": ").unwrap().strip_suffix('}').unwrap();
-    let item = inner.strip_prefix('[').unwrap().strip_suffix(']').unwrap();
+    let inner = answer.strip_prefix("{\"evaluations\": ").expect("there").strip_suffix('}').expect("there");
+    let item = inner.strip_prefix('[').expect("there").strip_suffix(']').expect("there");
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     all_taken([
         format!("[{answer}]"),
@@ -148,7 +146,7 @@ fn wrappers() {
     // Objects that say more than the wrapper are not opened: they may be calls of other tools, schemas, drafts.
     check(r#"{"tool": "read_file", "arguments": {"path": "taste.md"}}"#, "no_answer");
     check(format!(r#"{{"name": "simulate", "arguments": {answer}}}"#), "no_answer");
-    check(format!(r#"{{"type": "object", "properties": {{"evaluations": {{"type": "array"}}}}}}"#), "no_answer");
+    check(r#"{"type": "object", "properties": {"evaluations": {"type": "array"}}}"#, "no_answer");
     check(format!(r#"{{"a": {{"b": {{"c": {{"d": {answer}}}}}}}}}"#), "no_answer");
     for reply in
         ["null", "[]", "{}", "42", "true", r#""x""#, "[1, 2]", r#"{"evaluations": null}"#, r#"{"evaluations": 3}"#]
@@ -354,8 +352,8 @@ fn truncation() {
         r#"{{"evaluations": [{{"query_sequence": 42, "assessments": [{A}]}}, {{"query_sequence": 57, "assessments": [{M}]}}]}}"#
     );
     let first = "42: k-a helpful (ra)";
-    let after_first = two.find("}]}, {").unwrap() + 3;
-    let last_list = two.rfind(']').unwrap() - 2;
+    let after_first = two.find("}]}, {").expect("there") + 3;
+    let last_list = two.rfind(']').expect("there") - 2;
     for end in 0..two.len() {
         let got = taken(&two[..end]);
         let expect = match end {
