@@ -41,6 +41,40 @@ pub enum Error {
     /// A time zone that is not known.
     #[error(transparent)]
     Zone(#[from] ZoneError),
+    /// A trace that is to be started and was not finished.
+    #[error("trace {trace:?} is running")]
+    TraceRunning {
+        /// The trace.
+        trace: String,
+    },
+    /// A trace that is to be resumed and was never started.
+    #[error("trace {trace:?} was never started")]
+    TraceNotStarted {
+        /// The trace.
+        trace: String,
+    },
+    /// A side branch that is asked for while another one is under way.
+    #[error("side branch {branch_id} ({branch_type}) is under way")]
+    SideBranchOpen {
+        /// The one that is under way.
+        branch_id: String,
+        /// knowledge_eval, reflection or compression.
+        branch_type: String,
+    },
+    /// A reply to a side branch that does not wait for it.
+    #[error("side branch {branch_id} does not wait for the reply to try {attempt}: it was answered or given up")]
+    SideBranchGone {
+        /// The branch.
+        branch_id: String,
+        /// The try.
+        attempt: u32,
+    },
+    /// The knowledge hub could not be asked.
+    #[error("the knowledge hub could not be asked: {message}")]
+    KnowledgeSource {
+        /// What it said.
+        message: String,
+    },
     /// A prompt's template that cannot be used.
     #[error("the template of the {name} prompt{}: {reason}", line.map_or_else(String::new, |line| format!(", line {line}")))]
     Template {
@@ -102,6 +136,11 @@ impl Error {
             Error::InvalidEvent { .. } => "event_invalid",
             Error::Name(_) => "bad_name",
             Error::Zone(_) => "bad_time_zone",
+            Error::TraceRunning { .. } => "trace_running",
+            Error::TraceNotStarted { .. } => "trace_not_started",
+            Error::SideBranchOpen { .. } => "side_branch_open",
+            Error::SideBranchGone { .. } => "side_branch_gone",
+            Error::KnowledgeSource { .. } => "knowledge_source_failed",
             Error::Template { .. } => "template_invalid",
             Error::Io { .. } => "io_error",
         }
@@ -123,6 +162,10 @@ impl Error {
             "writer_stopped" => "free space or repair the disk, then open the store again",
             "data_damaged" | "head_mismatch" => "run `cognilog verify` and restore what is damaged from a backup",
             "projection_stopped" | "stale_version" => "run `cognilog rebuild`",
+            "trace_running" => "resume it: its side branches and configuration are in the log",
+            "trace_not_started" => "start it: an imported trace has no configuration to go on with",
+            "side_branch_open" => "answer it or give it up first",
+            "side_branch_gone" => "ask for the next side branch",
             "template_invalid" => {
                 "docs/workflows.md lists what a template may name; without an override the shipped one is used"
             }

@@ -52,6 +52,7 @@ mod locate;
 pub mod prompts;
 mod queries;
 mod replay;
+pub mod session;
 
 pub use append::{Append, AppendEvent};
 pub use archive::ArchiveReport;

@@ -59,6 +59,8 @@ pub struct TraceInfo {
     pub error_type: Option<String>,
     /// The run's configuration, as JSON.
     pub config: Option<String>,
+    /// The goal that was focused, finished or given up last.
+    pub current_goal: Option<String>,
 }
 
 /// A goal of a trace.
@@ -92,8 +94,10 @@ pub struct OpenBranch {
     pub trigger: String,
     /// The how-manieth try is under way, from 1.
     pub attempt: u32,
-    /// Why nothing was taken from the reply to this try.
+    /// Why nothing was taken from the last reply.
     pub failure: Option<String>,
+    /// Whether that was the reply to this try, so that another one is due.
+    pub failed: bool,
     /// The sources it asks for, by the query's sequence.
     pub asked: Vec<(i64, Vec<String>)>,
 }
@@ -125,13 +129,15 @@ impl SideBranches {
         self.queue.insert(place, QueuedBranch { branch_type: branch_type.to_owned(), trigger: trigger.to_owned() });
     }
 
-    fn start(&mut self, branch: OpenBranch) {
+    fn start(&mut self, mut branch: OpenBranch) {
         let is_queued = |queued: &QueuedBranch| queued.branch_type == branch.branch_type;
         if branch.attempt == 1
             && let Some(place) = self.queue.iter().position(is_queued)
         {
             self.queue.remove(place);
         }
+        let before = self.open.take().filter(|open| open.branch_id == branch.branch_id);
+        branch.failure = before.and_then(|open| open.failure);
         self.open = Some(branch);
     }
 
@@ -145,6 +151,11 @@ impl SideBranches {
 
     /// A source that has an assessment is nobody's to ask for.
     fn assessed(&mut self, query_sequence: i64, source_id: &str) {
+        for (_, ids) in
+            self.open.iter_mut().flat_map(|open| &mut open.asked).filter(|(query, _)| *query == query_sequence)
+        {
+            ids.retain(|id| id != source_id);
+        }
         let key = (query_sequence, source_id.to_owned());
         for asked in self.asked.values_mut() {
             asked.remove(&key);
@@ -235,6 +246,12 @@ impl Fold for Traces {
                     goal.parent_id = Some(parent.as_str().to_owned());
                 }
                 rows.put(&key, &encode(&goal));
+                let is_current = |status: &str| matches!(status, "in_progress" | "completed" | "abandoned");
+                if goal.status.as_deref().is_some_and(is_current) {
+                    let mut info: TraceInfo = stored(rows.get(b"i")).unwrap_or_default();
+                    info.current_goal = Some(changed.goal_id.as_str().to_owned());
+                    rows.put(b"i", &encode(&info));
+                }
             }
             _ => side_branches(rows, &event.body),
         }
@@ -256,6 +273,7 @@ fn side_branches(rows: &mut ChangeSet<'_>, body: &Body<'_>) {
             trigger: started.trigger.as_ref().map_or(Trigger::MANUAL, |trigger| Trigger(trigger.0)).as_str().to_owned(),
             attempt: started.attempt.as_ref().map_or(1, |attempt| u32::try_from(attempt.to_native()).unwrap_or(1)),
             failure: None,
+            failed: false,
             asked: started.asked.as_ref().map_or_else(Vec::new, |asked| {
                 asked
                     .iter()
@@ -269,11 +287,11 @@ fn side_branches(rows: &mut ChangeSet<'_>, body: &Body<'_>) {
         Body::ReplyUnparsed(unparsed) => {
             let of = unparsed.branch_id.as_ref().map(|id| id.as_str());
             if let Some(open) = branches.open.as_mut().filter(|open| Some(open.branch_id.as_str()) == of) {
-                open.failure = Some(unparsed.reason.as_str().to_owned());
+                (open.failure, open.failed) = (Some(unparsed.reason.as_str().to_owned()), true);
             }
         }
         Body::SideBranchFinished(finished) => branches.finish(finished.branch_id.as_str()),
-        Body::Evaluation(evaluation) if !branches.asked.is_empty() => {
+        Body::Evaluation(evaluation) if branches.open.is_some() || !branches.asked.is_empty() => {
             let query = evaluation.query_sequence.to_native();
             evaluation.assessments.iter().for_each(|judged| branches.assessed(query, judged.source_id.as_str()));
         }

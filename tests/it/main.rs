@@ -10,4 +10,5 @@ mod fidelity;
 mod following;
 mod importing;
 mod prompts;
+mod session;
 mod tidy;
