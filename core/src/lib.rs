@@ -3,7 +3,8 @@
 //! Start at [`event`]: one type per kind of event, which is at once its JSON (the source documents')
 //! and its bytes in the log. The rules that folds and commands share stand beside it:
 //! [`pending`] says when a query still waits for an evaluation, [`extraction`] is the state machine
-//! of an extracted piece of knowledge, [`side_branch`] says what a trigger queues, [`cut`] shortens what the documents shorten.
+//! of an extracted piece of knowledge, [`side_branch`] says what a trigger queues, [`similarity`] which extractions stand
+//! together for a person, [`cut`] shortens what the documents shorten.
 
 pub mod cut;
 pub mod event;
@@ -14,6 +15,7 @@ pub mod limits;
 pub mod pending;
 pub mod reply;
 pub mod side_branch;
+pub mod similarity;
 pub mod time;
 
 pub use event::{Event, EventKind};

@@ -6,6 +6,13 @@ pub const TRACE_ID_BYTES_MAX: usize = 16 * 1024;
 /// Longest idempotency key of a caller, in bytes.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 
+/// Days after which a pending extraction is pointed out (memory document, section 九: "30 天"). It is never discarded by
+/// itself.
+pub const PENDING_DAYS: u32 = 30;
+
+/// Terms of a text that are compared when similar extractions are grouped; the rest of a longer text does not count.
+pub const SIMILARITY_TERMS_MAX: usize = 2_000;
+
 /// Characters kept of a query's source content and of a legacy extraction item's content
 /// (cognition log document, section "query": "截断500字").
 pub const CUT_CHARACTERS: usize = 500;

@@ -12,7 +12,7 @@ const EVENTS: [&str; 18] = [
     r#"{"type":"evaluation","sequence":66,"query_sequence":42,"trigger":"goal_completion","assessments":[{"source_id":"k-1","status":"helpful","reason":"r"},{"source_id":"k-2","status":"neutral"}],"timestamp":"t"}"#,
     r#"{"type":"extraction","sequence":88,"trigger":"compression","items":[{"knowledge_id":"k-3","type":"experience","task":"t","content":"c"}],"timestamp":"t"}"#,
     r#"{"type":"extraction_pending","sequence":88,"extraction_id":"ext-1","trigger":"compression","branch_id":"b","item":{"types":["tool"],"task":"t","content":"c","score":3.5,"tags":{"a":1},"scopes":["s"],"resource_ids":["r"],"owner":"o","source":{"name":"n"}},"timestamp":"t"}"#,
-    r#"{"type":"extraction_reviewed","sequence":130,"extraction_id":"ext-1","version":2,"decision":"edit","edited":{"types":["case"],"task":"t","content":"c","score":4,"tags":{},"scopes":[],"resource_ids":[],"owner":"o","source":{}},"reviewer":"p","reason":"r","timestamp":"t"}"#,
+    r#"{"type":"extraction_reviewed","sequence":130,"extraction_id":"ext-1","version":2,"decision":"edit","edited":{"types":["case"],"task":"t","content":"c","score":4,"tags":{},"scopes":[],"resource_ids":[],"owner":"o","source":{}},"reviewer":"p","reason":"r","undoes":1,"timestamp":"t"}"#,
     r#"{"type":"extraction_committed","sequence":130,"extraction_id":"ext-1","outcome":"failed","knowledge_id":"k","relation":{"a":[]},"error":"e","timestamp":"t"}"#,
     r#"{"type":"reflection","sequence":120,"reflected_range":[43,120],"summary":"s","digested_by":"dream-1","timestamp":"t"}"#,
     r#"{"type":"trace_started","sequence":0,"task":"t","identity":"i","agent_type":"a","owner":"o","config":{"x":null},"timestamp":"t"}"#,

@@ -12,7 +12,7 @@ use cognilog_core::event::{
     ArchivedCommittedItem, ArchivedExtractionEdit, ArchivedExtractionItem, ArchivedExtractionPending,
     ArchivedExtractionReviewed, Body, CommitOutcome, EventKind, EventView, ReviewDecision,
 };
-use cognilog_core::extraction::{ExtractionState, fold_commit, fold_review};
+use cognilog_core::extraction::{ExtractionState, fold_commit, fold_review, standing_decisions};
 use cognilog_storage::{ChangeSet, Fold, Scope, View};
 use serde::Serialize;
 use serde_json::Value;
@@ -80,6 +80,8 @@ pub struct DecisionRow {
     pub content: Option<String>,
     /// Everything that it edited.
     pub edited: Option<Edit>,
+    /// The version that it takes back as if it had not been made.
+    pub undoes: Option<u64>,
     /// When, in microseconds since 1970.
     pub time: i64,
 }
@@ -146,7 +148,7 @@ impl Fold for ExtractionQueue {
     }
 
     fn version(&self) -> u32 {
-        2
+        3
     }
 
     fn scope(&self) -> Scope {
@@ -235,32 +237,41 @@ impl ExtractionRow {
     /// Makes state, version, current text and outcome from the extraction, its decisions and its outcomes, each in the
     /// order of the log, so that it does not matter which of them came first or was amended.
     fn fold(&mut self) {
+        for (index, decision) in self.decisions.iter_mut().enumerate() {
+            decision.version = index as u64 + 1;
+        }
         let mut state = ExtractionState::Pending;
         let mut current = self.original.clone();
-        let mut outcomes = self.outcomes.iter().peekable();
-        let commit = |state, outcome: &OutcomeRow| {
-            fold_commit(state, CommitOutcome::from_word(&outcome.outcome).unwrap_or(CommitOutcome::UNKNOWN))
-        };
-        for (index, decision) in self.decisions.iter_mut().enumerate() {
-            while let Some(outcome) = outcomes.next_if(|outcome| outcome.position < decision.position) {
-                state = commit(state, outcome);
-            }
-            decision.version = index as u64 + 1;
+        for decision in self.standing().into_iter().map(|index| &self.decisions[index]) {
             let word = ReviewDecision::from_word(&decision.decision).unwrap_or(ReviewDecision::UNKNOWN);
-            // A committed extraction keeps what was committed, whatever an old log decided on it afterwards.
-            if state != ExtractionState::Committed {
-                current = self.original.clone();
-                if let (ReviewDecision::EDIT, Some(edit)) = (word, &decision.edited) {
-                    edit.apply(&mut current);
-                }
+            if let (ReviewDecision::EDIT, Some(edit)) = (word, &decision.edited) {
+                edit.apply(&mut current);
             }
             state = fold_review(state, word);
         }
-        state = outcomes.fold(state, commit);
+        let state = if self.committed_at().is_some() { ExtractionState::Committed } else { state };
         self.state = state.as_str().to_owned();
         self.version = self.decisions.len() as u64;
         self.current = current;
         self.outcome = self.outcomes.last().cloned();
+    }
+
+    /// The decisions that stand, as places in [`ExtractionRow::decisions`]: those that were not undone. A committed
+    /// extraction keeps what was committed, whatever an old log decided on it afterwards.
+    #[must_use]
+    pub fn standing(&self) -> Vec<usize> {
+        let committed_at = self.committed_at();
+        let before = |decision: &&DecisionRow| committed_at.is_none_or(|committed| decision.position < committed);
+        standing_decisions(self.decisions.iter().take_while(before).map(|decision| decision.undoes))
+    }
+
+    /// Where in the log the extraction was committed.
+    fn committed_at(&self) -> Option<u64> {
+        let is_commit = |outcome: &&OutcomeRow| {
+            let word = CommitOutcome::from_word(&outcome.outcome).unwrap_or(CommitOutcome::UNKNOWN);
+            fold_commit(ExtractionState::Approved, word) == ExtractionState::Committed
+        };
+        self.outcomes.iter().find(is_commit).map(|outcome| outcome.position)
     }
 }
 
@@ -331,6 +342,7 @@ fn take_review(rows: &mut ChangeSet<'_>, time: i64, position: u64, reviewed: &Ar
         reason: text(&reviewed.reason),
         content: edited.as_ref().and_then(|edited| edited.content.clone()),
         edited,
+        undoes: reviewed.undoes.as_ref().and_then(|version| u64::try_from(version.to_native()).ok()),
         time,
     };
     insert(&mut row.decisions, decision, |decision| decision.position);

@@ -14,7 +14,7 @@ use crate::record::ChainHash;
 /// The format of the directory and the log in it; 0 is unstable and opened by the same build only.
 pub const FORMAT: u32 = 0;
 /// Told apart within format 0; raised with every change of what is stored.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 const MANIFEST: &str = "MANIFEST.json";
 const LOCK: &str = "LOCK";

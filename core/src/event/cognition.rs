@@ -240,6 +240,8 @@ pub struct ExtractionReviewed {
     pub reviewer: Option<String>,
     /// Why.
     pub reason: Option<String>,
+    /// The version that this decision takes back as if it had not been made.
+    pub undoes: Option<i64>,
     /// When, as the text came.
     pub timestamp: Option<String>,
 }
@@ -322,6 +324,7 @@ impl Shape for ExtractionReviewed {
             edited: read_edit(object, reader),
             reviewer: reader.field(object, "reviewer"),
             reason: reader.field(object, "reason"),
+            undoes: reader.field(object, "undoes"),
             timestamp: reader.field(object, "timestamp"),
         }
     }
@@ -334,6 +337,7 @@ impl Shape for ExtractionReviewed {
         write_present(map, "edited", &self.edited)?;
         write_present(map, "reviewer", &self.reviewer)?;
         write_present(map, "reason", &self.reason)?;
+        write_present(map, "undoes", &self.undoes)?;
         write_present(map, "timestamp", &self.timestamp)
     }
 }
@@ -397,6 +401,8 @@ words! {
         SKIPPED = 2 "skipped",
         /// Not saved; it stays approved.
         FAILED = 3 "failed" | "error",
+        /// Nobody knows: the hub did not say in time whether it has it. It stays approved and is sent again on request.
+        UNANSWERED = 4 "unknown",
     }
 }
 

@@ -23,7 +23,7 @@ const DECISIONS: [(&str, &str); 4] =
     [("approve", "approved"), ("edit", "edited"), ("discard", "discarded"), ("withdraw", "withdrawn")];
 
 /// The keys that the documents do not have; the Python profile keeps them under [`APART`].
-const OURS: [&str; 5] = ["version", "reviewer", "branch_id", "relation", "digested_by"];
+const OURS: [&str; 6] = ["version", "reviewer", "undoes", "branch_id", "relation", "digested_by"];
 const APART: &str = "cognilog";
 
 /// What the Python profile gives as the reason of a withdrawal.
