@@ -13,6 +13,7 @@ use cognilog_storage::{
 };
 
 use crate::append::{Append, AppendCommand, AppendEvent};
+use crate::deciding::InFlight;
 use crate::error::Error;
 
 /// How an engine is opened.
@@ -38,6 +39,7 @@ pub struct Engine {
     pub(crate) store: Store,
     pub(crate) projections: Vec<Arc<dyn Projection>>,
     pub(crate) as_of_bytes_max: usize,
+    pub(crate) in_flight: InFlight,
 }
 
 impl std::fmt::Debug for Engine {
@@ -93,7 +95,7 @@ impl Engine {
     pub fn open_with(path: &Path, options: EngineOptions) -> Result<Engine, Error> {
         let as_of_bytes_max = options.as_of_bytes_max;
         let store = Store::open(path, store_options(options))?;
-        Ok(Engine { store, projections: projections(), as_of_bytes_max })
+        Ok(Engine { store, projections: projections(), as_of_bytes_max, in_flight: InFlight::default() })
     }
 
     /// Opens a store for reading, beside a writer of another process or without one. A store that was not closed
@@ -111,7 +113,8 @@ impl Engine {
     /// As [`Engine::open_reader`].
     pub fn open_reader_with(path: &Path, options: EngineOptions) -> Result<Engine, Error> {
         let as_of_bytes_max = options.as_of_bytes_max;
-        let engine = |store| Engine { store, projections: projections(), as_of_bytes_max };
+        let engine =
+            |store| Engine { store, projections: projections(), as_of_bytes_max, in_flight: InFlight::default() };
         match Store::open_reader(path, store_options(options.clone())) {
             Ok(store) if !is_rebuilding(&store)? => return Ok(engine(store)),
             Ok(store) => drop(store),

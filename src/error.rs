@@ -85,6 +85,23 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A decision on an extraction was refused.
+    #[error(transparent)]
+    Review(#[from] crate::review::ReviewRejection),
+    /// Several traces have an extraction of the name.
+    #[error("{extraction_id} is in several traces: {}", traces.join(", "))]
+    AmbiguousExtraction {
+        /// The name.
+        extraction_id: String,
+        /// The traces.
+        traces: Vec<String>,
+    },
+    /// A sink cannot be used as it is set up.
+    #[error("the hub: {reason}")]
+    BadSink {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file or folder that cannot be read or written.
     #[error("{action} {path}: {message}")]
     Io {
@@ -142,6 +159,9 @@ impl Error {
             Error::SideBranchGone { .. } => "side_branch_gone",
             Error::KnowledgeSource { .. } => "knowledge_source_failed",
             Error::Template { .. } => "template_invalid",
+            Error::Review(rejection) => rejection.code(),
+            Error::AmbiguousExtraction { .. } => "extraction_ambiguous",
+            Error::BadSink { .. } => "bad_sink",
             Error::Io { .. } => "io_error",
         }
     }
@@ -170,6 +190,15 @@ impl Error {
                 "docs/workflows.md lists what a template may name; without an override the shipped one is used"
             }
             "trace_not_found" => "`cognilog traces` lists the traces of the store",
+            "extraction_not_found" => "`cognilog pending extractions` lists those that wait",
+            "extraction_ambiguous" => "name the trace with --trace",
+            "review_conflict" => "look at it again and decide anew",
+            "already_committed" => "a decision counts until the commit; change the record in the hub",
+            "nothing_edited" => "approve it to take it as it is",
+            "edited_to_empty" => "discard it to leave it",
+            "not_approved" => "approve it first",
+            "commit_in_progress" => "try again once the commit has ended",
+            "no_reviewer" => "name yourself with --reviewer, $COGNILOG_REVIEWER or git's user.email",
             "needs_repair" => "let a writer open the store once: `cognilog verify` does",
             _ => return None,
         })

@@ -43,29 +43,40 @@
 
 mod append;
 mod archive;
+mod commit;
 mod compare;
+mod deciding;
 mod engine;
 mod error;
 mod import;
 mod json_files;
 mod locate;
+mod messages;
 pub mod prompts;
 mod queries;
 mod replay;
 pub mod session;
+mod review;
 
 pub use append::{Append, AppendEvent};
 pub use archive::ArchiveReport;
+pub use commit::{
+    CommitItem, CommitPlan, CommitReport, CommitSelection, CommitSink, DirectorySink, LeftOut, Prepared, RECORD_FIELDS,
+};
+#[cfg(feature = "http")]
+pub use commit::{HttpHeader, HttpOptions, HttpSink};
 pub use compare::{ComparedFile, Comparison};
 pub use engine::{Engine, EngineOptions, Health};
 pub use error::Error;
 pub use import::{FileOutcome, FileReport, ImportOptions, OnFork, find_files};
 pub use json_files::{FileAction, FollowedFile, JsonFiles};
 pub use locate::{STORE_FOLDER, find_store};
+pub use messages::TraceMessage;
 pub use queries::{
     At, PendingEvaluation, PendingExtraction, PendingReflection, PendingRule, TraceDetail, TraceSummary,
 };
 pub use replay::{Change, ReplayStep};
+pub use review::{ReviewEntry, ReviewRejection, ReviewRequest, Reviewed, Verdict};
 
 pub use cognilog_core::{
     EventId, EventKind, Instant, Position, Sequence, StreamId, TraceId, event, extraction, json, reply, time,

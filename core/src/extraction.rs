@@ -270,10 +270,7 @@ mod tests {
 
         assert_eq!(decide_undo(Approved, &[0], 1), Ok(None));
         assert_eq!(decide_undo(Discarded, &[0, 3], 4), Ok(Some(0)));
-        assert_eq!(
-            decide_undo(Approved, &[0, 3], 1),
-            Err(ExtractionRejection::NotUndoable { version: 1, latest: 4 })
-        );
+        assert_eq!(decide_undo(Approved, &[0, 3], 1), Err(ExtractionRejection::NotUndoable { version: 1, latest: 4 }));
         assert_eq!(decide_undo(Pending, &[], 1), Err(ExtractionRejection::NotUndoable { version: 1, latest: 0 }));
         assert_eq!(decide_undo(Committed, &[0], 1), Err(ExtractionRejection::AlreadyCommitted));
     }

@@ -131,7 +131,14 @@ mod tests {
             ],
             &[0, 1, 0],
         );
-        check(&["strength 参数小于 0.3 时会丢失原图轮廓", "先用低分辨率试验参数", "strength 参数低于 0.3 时，会丢失原图的轮廓"], &[0, 1, 0]);
+        check(
+            &[
+                "strength 参数小于 0.3 时会丢失原图轮廓",
+                "先用低分辨率试验参数",
+                "strength 参数低于 0.3 时，会丢失原图的轮廓",
+            ],
+            &[0, 1, 0],
+        );
         // Each is compared with the first of a group, so that a chain does not join what has nothing in common.
         check(&["a b c d", "c d e f", "e f g h"], &[0, 0, 2]);
     }

@@ -11,4 +11,5 @@ mod following;
 mod importing;
 mod prompts;
 mod session;
+mod reviewing;
 mod tidy;
