@@ -67,7 +67,8 @@ fn in_the_way(record: &str) -> Prepared {
 
 /// A new name is on disk once its folder is.
 fn sync(folder: &Dir) -> io::Result<()> {
-    folder.try_clone()?.into_std_file().sync_all()
+    // The handle itself is for paths only and cannot be synced.
+    folder.open(".")?.sync_all()
 }
 
 impl CommitSink for DirectorySink {

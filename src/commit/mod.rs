@@ -149,11 +149,12 @@ impl Engine {
     /// # Errors
     /// An extraction is named that does not exist or is in several traces, or the store fails.
     pub fn commit_plan(&self, selection: &CommitSelection) -> Result<CommitPlan, Error> {
-        let all = self.extractions(selection.trace.as_ref())?;
+        let mut all = self.extractions(selection.trace.as_ref())?;
+        // Of some only decisions were seen: there is no text to commit.
+        all.retain(|one| one.extraction.position > 0);
         let mut chosen: Vec<(String, ExtractionRow)> = Vec::new();
         for name in &selection.extraction_ids {
-            let found: Vec<_> =
-                all.iter().filter(|one| one.extraction.extraction_id == *name && one.extraction.position > 0).collect();
+            let found: Vec<_> = all.iter().filter(|one| one.extraction.extraction_id == *name).collect();
             match found.as_slice() {
                 [one] if chosen.iter().any(|(trace, row)| *trace == one.trace_id && row.extraction_id == *name) => {}
                 [one] => chosen.push((one.trace_id.clone(), one.extraction.clone())),

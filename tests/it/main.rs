@@ -5,9 +5,12 @@
 mod appending;
 mod archive;
 mod asking;
+mod committing;
 mod common;
 mod fidelity;
 mod following;
+#[cfg(feature = "http")]
+mod hub_over_http;
 mod importing;
 mod prompts;
 mod session;
