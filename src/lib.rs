@@ -78,6 +78,7 @@ pub use queries::{
 pub use replay::{Change, ReplayStep};
 pub use review::{ReviewEntry, ReviewRejection, ReviewRequest, Reviewed, Verdict};
 
+pub use cognilog_core::limits::PENDING_DAYS;
 pub use cognilog_core::{
     EventId, EventKind, Instant, Position, Sequence, StreamId, TraceId, event, extraction, json, reply, time,
 };

@@ -45,6 +45,37 @@ pub(crate) enum Verb {
     },
     /// List what waits: evaluations, extractions, reflections
     Pending(PendingArguments),
+    /// Review what waits, in the terminal: list, detail, groups, undo
+    Review {
+        /// One trace only
+        #[arg(long)]
+        trace: Option<String>,
+        #[command(flatten)]
+        reviewer: ReviewerArguments,
+    },
+    /// Approve extractions as they stand; the next commit takes them
+    Approve(DecideArguments),
+    /// Edit an extraction and approve it: by flags, by a form, or in $EDITOR without either
+    Edit(Box<EditArguments>),
+    /// Discard extractions: they become no knowledge
+    Discard(DecideArguments),
+    /// Take decisions back: the extractions are pending again
+    Withdraw(DecideArguments),
+    /// Undo your last decision, or all of them that were made together
+    Undo(ReviewerArguments),
+    /// Review and commit one trace by the numbered menu: 8 review, 9 commit
+    Interactive {
+        /// The trace
+        #[arg(value_name = "TRACE")]
+        trace: String,
+        #[command(flatten)]
+        reviewer: ReviewerArguments,
+        /// Commit into this folder instead of the hub of the settings
+        #[arg(long, value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
+    /// Send what was approved to the hub: each item once, each with what became of it
+    Commit(CommitArguments),
     /// Step through a trace: each event with what it changed
     Replay(ReplayArguments),
     /// Print the log, event by event
@@ -212,6 +243,107 @@ pub(crate) enum RuleChoice {
     PerSource,
     /// No evaluation event, as the documents have it
     Document,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReviewerArguments {
+    /// Who decides; without it $COGNILOG_REVIEWER, git's user.email, $USER
+    #[arg(long, value_name = "NAME")]
+    pub(crate) reviewer: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DecideArguments {
+    /// Extractions
+    #[arg(required = true, value_name = "EXT")]
+    pub(crate) extractions: Vec<String>,
+    /// The trace, where several have an extraction of the name
+    #[arg(long)]
+    pub(crate) trace: Option<String>,
+    /// Decide on everything that waits and says nearly the same, too
+    #[arg(long)]
+    pub(crate) group: bool,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Only if it is at this version, the one that you looked at
+    #[arg(long, value_name = "VERSION", conflicts_with = "group")]
+    pub(crate) seen: Option<u64>,
+    #[command(flatten)]
+    pub(crate) reviewer: ReviewerArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EditArguments {
+    /// The extraction
+    #[arg(value_name = "EXT")]
+    pub(crate) extraction: String,
+    /// The trace, where several have an extraction of the name
+    #[arg(long)]
+    pub(crate) trace: Option<String>,
+    /// The new text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) content: Option<String>,
+    /// The task it is for
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) task: Option<String>,
+    /// experience, tool, strategy, case; parted by commas
+    #[arg(long, value_name = "LIST")]
+    pub(crate) types: Option<String>,
+    /// A number
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) score: Option<String>,
+    /// A JSON object
+    #[arg(long, value_name = "JSON")]
+    pub(crate) tags: Option<String>,
+    /// Who may read it; parted by commas, or a JSON list
+    #[arg(long, value_name = "LIST")]
+    pub(crate) scopes: Option<String>,
+    /// The resources it speaks of; parted by commas, or a JSON list
+    #[arg(long, value_name = "LIST")]
+    pub(crate) resource_ids: Option<String>,
+    /// Whose it is
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) owner: Option<String>,
+    /// A JSON object
+    #[arg(long, value_name = "JSON")]
+    pub(crate) source: Option<String>,
+    /// Print the form with every field, and decide nothing
+    #[arg(long, conflicts_with = "form")]
+    pub(crate) print_form: bool,
+    /// Take a form that was filled in; - reads it from stdin
+    #[arg(long, value_name = "FILE")]
+    pub(crate) form: Option<PathBuf>,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Only if it is at this version, the one that you looked at
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) seen: Option<u64>,
+    #[command(flatten)]
+    pub(crate) reviewer: ReviewerArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CommitArguments {
+    /// Extractions; all that are approved without any
+    #[arg(value_name = "EXT")]
+    pub(crate) extractions: Vec<String>,
+    /// One trace only
+    #[arg(long)]
+    pub(crate) trace: Option<String>,
+    /// Show what would go, and send nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Send without asking
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Send those again of which nobody knows whether the hub has them
+    #[arg(long)]
+    pub(crate) retry_unknown: bool,
+    /// Commit into this folder, a JSON file for each item, instead of the hub of the settings
+    #[arg(long, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

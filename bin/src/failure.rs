@@ -71,7 +71,13 @@ impl From<cognilog::Error> for Failure {
         let code = error.code();
         let exit = match code {
             "data_damaged" | "head_mismatch" | "event_unreadable" => 3,
-            "busy" | "store_locked" | "conflict" | "idempotency_conflict" => 4,
+            "busy"
+            | "store_locked"
+            | "conflict"
+            | "idempotency_conflict"
+            | "review_conflict"
+            | "commit_in_progress" => 4,
+            "no_reviewer" | "bad_sink" => 2,
             _ => 1,
         };
         let mut failure = Failure::new(exit, code, error.to_string());

@@ -3,6 +3,7 @@
 mod arguments;
 mod failure;
 mod output;
+mod review;
 mod verbs;
 
 use std::ffi::OsStr;

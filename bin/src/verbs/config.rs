@@ -1,5 +1,6 @@
 //! `config`: settings from flags, the environment, `cognilog.toml` in the store, and the user's own file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,14 +14,33 @@ use crate::output::{Output, note, printable, shown};
 const FILE: &str = "cognilog.toml";
 
 /// Every key of the file with its meaning and an example; the example file and the check of keys are made from it.
-const KEYS: [(&str, &str, &str, &str); 6] = [
+const KEYS: [(&str, &str, &str, &str); 14] = [
     ("log", "wait_seconds", "10", "Seconds to wait for another writer before exit code 4."),
     ("import", "time_zone", "\"Asia/Shanghai\"", "The zone of times without one; UTC when it is not set."),
     ("import", "identity", "\"researcher\"", "The identity whose memory imported traces share."),
     ("import", "agent_type", "\"research\"", "The kind of agent of imported traces."),
     ("import", "owner", "\"team-a\"", "The owner of imported traces."),
     ("json_files", "folder", "\"/path/to/.trace\"", "Where `export --all --follow` keeps cognition_log.json files."),
+    ("review", "pending_days", "30", "Days after which what waits for a person is pointed out."),
+    ("hub", "sink", "\"http\"", "Where `commit` sends what was approved: \"directory\" or \"http\"."),
+    ("hub", "folder", "\"/path/to/knowledge\"", "The folder of the sink \"directory\": a JSON file for each item."),
+    ("hub", "url", "\"https://hub.example.com/api/knowledge\"", "Where the sink \"http\" posts each item."),
+    ("hub", "header", "\"Authorization\"", "The header that carries the key."),
+    ("hub", "header_variable", "\"KNOWHUB_AUTHORIZATION\"", "The environment variable with the header's whole value."),
+    (
+        "hub",
+        "fields",
+        "{ task = \"title\", scopes = \"\" }",
+        "The hub's names of a record's fields; \"\" leaves one out.",
+    ),
+    ("hub", "timeout_seconds", "30", "Seconds for one item, from connecting to the end of the answer."),
 ];
+
+/// What `[hub]` `sink` may be.
+const SINKS: [&str; 2] = ["directory", "http"];
+
+/// What a hub's `fields` may name beside the fields of a record.
+const IDS: [&str; 2] = ["extraction_id", "trace_id"];
 
 #[derive(Debug, Default, Deserialize)]
 struct File {
@@ -30,6 +50,27 @@ struct File {
     import: ImportSection,
     #[serde(default)]
     json_files: JsonFilesSection,
+    #[serde(default)]
+    review: ReviewSection,
+    #[serde(default)]
+    hub: HubSettings,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ReviewSection {
+    pending_days: Option<u32>,
+}
+
+/// The section `[hub]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct HubSettings {
+    pub(crate) sink: Option<String>,
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) url: Option<String>,
+    pub(crate) header: Option<String>,
+    pub(crate) header_variable: Option<String>,
+    pub(crate) fields: Option<BTreeMap<String, String>>,
+    pub(crate) timeout_seconds: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -59,6 +100,8 @@ pub(crate) struct Settings {
     pub(crate) agent_type: Option<String>,
     pub(crate) owner: Option<String>,
     pub(crate) folder: Option<PathBuf>,
+    pub(crate) pending_days: Option<u32>,
+    pub(crate) hub: HubSettings,
     origins: Vec<(&'static str, String, String)>,
 }
 
@@ -72,6 +115,8 @@ impl Settings {
             agent_type: None,
             owner: None,
             folder: None,
+            pending_days: None,
+            hub: HubSettings::default(),
             origins: Vec::new(),
         };
         let mut origins: Vec<(&'static str, String, String)> = KEYS
@@ -79,6 +124,8 @@ impl Settings {
             .map(|(section, key, ..)| (leaked(section, key), "-".to_owned(), "default".to_owned()))
             .collect();
         origins[0].1 = "10".to_owned();
+        origins[6].1 = "30".to_owned();
+        origins[13].1 = "30".to_owned();
         let users = user_folder().map(|folder| folder.join(FILE)).filter(|path| is_ours(path));
         for path in users.into_iter().chain(store.map(|store| store.join(FILE))) {
             let Some(file) = read(&path)? else { continue };
@@ -95,6 +142,26 @@ impl Settings {
             take(3, file.import.agent_type.clone());
             take(4, file.import.owner.clone());
             take(5, file.json_files.folder.as_ref().map(|folder| folder.display().to_string()));
+            let (review, hub) = (file.review, file.hub);
+            take(6, review.pending_days.map(|days| days.to_string()));
+            take(7, hub.sink.clone());
+            take(8, hub.folder.as_ref().map(|folder| folder.display().to_string()));
+            take(9, hub.url.clone());
+            take(10, hub.header.clone());
+            take(11, hub.header_variable.clone());
+            take(12, hub.fields.as_ref().map(|fields| serde_json::json!(fields).to_string()));
+            take(13, hub.timeout_seconds.map(|seconds| seconds.to_string()));
+            settings.pending_days = review.pending_days.or(settings.pending_days);
+            let before = std::mem::take(&mut settings.hub);
+            settings.hub = HubSettings {
+                sink: hub.sink.or(before.sink),
+                folder: hub.folder.or(before.folder),
+                url: hub.url.or(before.url),
+                header: hub.header.or(before.header),
+                header_variable: hub.header_variable.or(before.header_variable),
+                fields: hub.fields.or(before.fields),
+                timeout_seconds: hub.timeout_seconds.or(before.timeout_seconds),
+            };
             settings.wait = file.log.wait_seconds.map_or(settings.wait, Duration::from_secs);
             settings.time_zone = file.import.time_zone.or(settings.time_zone);
             settings.identity = file.import.identity.or(settings.identity);
@@ -156,7 +223,23 @@ fn read(path: &Path) -> Result<Option<File>, Failure> {
             }
         }
     }
-    toml::from_str(&text).map(Some).map_err(|error| wrong(error.to_string()))
+    let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let known = || cognilog::RECORD_FIELDS.into_iter().chain(IDS);
+    if let Some(field) =
+        file.hub.fields.iter().flatten().map(|(field, _)| field).find(|field| !known().any(|known| known == *field))
+    {
+        return Err(wrong(format!(
+            "[hub] fields: a record has no `{field}`; the nearest is `{}`",
+            nearest(field, known())
+        )));
+    }
+    if let Some(sink) = file.hub.sink.as_deref().filter(|sink| !SINKS.contains(sink)) {
+        return Err(wrong(format!(
+            "[hub] sink: there is no {sink:?}; the nearest is {:?}",
+            nearest(sink, SINKS.into_iter())
+        )));
+    }
+    Ok(Some(file))
 }
 
 /// The name with the fewest edits from `wanted`.
@@ -229,6 +312,9 @@ mod tests {
         assert_eq!(file.log.wait_seconds, Some(10));
         assert!(file.import.time_zone.is_some() && file.import.identity.is_some() && file.import.agent_type.is_some());
         assert!(file.import.owner.is_some() && file.json_files.folder.is_some());
+        assert_eq!((file.review.pending_days, file.hub.timeout_seconds), (Some(30), Some(30)));
+        assert!(file.hub.sink.is_some() && file.hub.folder.is_some() && file.hub.url.is_some());
+        assert!(file.hub.header.is_some() && file.hub.header_variable.is_some() && file.hub.fields.is_some());
     }
 
     #[test]
@@ -242,6 +328,10 @@ mod tests {
         };
         check("[log]\nwait_second = 3\n", "`wait_seconds`");
         check("[imports]\nowner = \"x\"\n", "[import]");
+        check("[hub]\nsink = \"htp\"\n", "no \\\"htp\\\"; the nearest is \\\"http");
+        check("[hub]\nfields = { contents = \"x\" }\n", "`content`");
+        check("[hub]\nurls = \"x\"\n", "`url`");
+        check("[review]\npending_day = 3\n", "`pending_days`");
         check("owner = \"x\"\n", "no section");
         check("[log\n", "bad_configuration");
         check("[log]\nwait_seconds = \"x\"\n", "bad_configuration");

@@ -1,16 +1,19 @@
 //! The verbs, one file each, and how a verb finds and opens its store.
 
 mod append;
+mod commit;
 mod compare;
 mod config;
 mod demo;
 mod export;
 mod import;
+mod interactive;
 mod log;
 mod mirror;
 mod parse_reply;
 mod pending;
 mod replay;
+mod review;
 mod shell;
 mod show;
 mod stats;
@@ -45,6 +48,16 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Verb::Traces => traces::run(&place, output),
         Verb::Show { id } => show::run(&place, id, output),
         Verb::Pending(pending) => pending::run(&place, pending, output),
+        Verb::Review { trace, reviewer } => review::screen(&place, trace.as_ref(), reviewer, output),
+        Verb::Approve(decide) => review::decide(&place, decide, cognilog::Verdict::Approve, output),
+        Verb::Edit(edit) => review::edit(&place, edit, output),
+        Verb::Discard(decide) => review::decide(&place, decide, cognilog::Verdict::Discard, output),
+        Verb::Withdraw(decide) => review::decide(&place, decide, cognilog::Verdict::Withdraw, output),
+        Verb::Undo(reviewer) => review::undo(&place, reviewer, output),
+        Verb::Interactive { trace, reviewer, directory } => {
+            interactive::run(&place, trace, reviewer, directory.as_deref(), output)
+        }
+        Verb::Commit(commit) => commit::run(&place, commit, output),
         Verb::Replay(replay) => replay::run(&place, replay, output),
         Verb::Log(log) => log::run(&place, log, output),
         Verb::Stats => stats::run(&place, output),

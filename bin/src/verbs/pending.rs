@@ -6,7 +6,8 @@ use serde::Serialize;
 use super::Place;
 use crate::arguments::{PendingArguments, PendingChoice, RuleChoice};
 use crate::failure::Failure;
-use crate::output::{Output, note, printable, time};
+use crate::output::{Output, note, printable};
+use crate::review::now;
 
 /// Items shown to people without `--all`.
 const SHOWN: usize = 100;
@@ -31,16 +32,28 @@ pub(crate) fn run(place: &Place, arguments: &PendingArguments, output: &mut Outp
                 )
             })
         }
-        PendingChoice::Extractions => list(&engine.pending_extractions(trace)?, arguments, output, |item| {
-            format!(
-                "{:<32} {:<28} {:<10} {}  {}",
-                printable(&item.trace_id, 32),
-                printable(&item.extraction.extraction_id, 60),
-                printable(&item.extraction.current.types.join(","), 20),
-                time(item.extraction.time),
-                printable(&item.extraction.current.content, 80),
-            )
-        }),
+        PendingChoice::Extractions => {
+            let queue = engine.review_queue(trace, now(), place.settings.pending_days)?;
+            let exit = list(&queue, arguments, output, |entry| {
+                let extraction = &entry.pending.extraction;
+                // Those that say nearly the same stand together, the later ones behind a mark.
+                let mark = if extraction.position == entry.group { ' ' } else { '=' };
+                let age = format!("{}d{}", entry.age_days, if entry.is_overdue { "!" } else { "" });
+                format!(
+                    "{:<32} {mark}{:<27} {age:>6} {:<10} {}",
+                    printable(&entry.pending.trace_id, 32),
+                    printable(&extraction.extraction_id, 60),
+                    printable(&extraction.current.types.join(","), 20),
+                    printable(&extraction.current.content, 80),
+                )
+            })?;
+            let overdue = queue.iter().filter(|entry| entry.is_overdue).count();
+            if overdue > 0 && !output.json {
+                let days = place.settings.pending_days.unwrap_or(cognilog::PENDING_DAYS);
+                note(&format!("{overdue} of them (!) have waited for more than {days} days"));
+            }
+            Ok(exit)
+        }
         PendingChoice::Reflections => list(&engine.pending_reflections(trace)?, arguments, output, |item| {
             let reflected = item.reflected_at_sequence.map_or("never".to_owned(), |sequence| sequence.to_string());
             format!("{:<32} reflected {reflected:>6} of {}", printable(&item.trace_id, 32), item.latest_sequence)

@@ -11,5 +11,6 @@ mod log;
 mod messages;
 mod mirror;
 mod processes;
+mod review;
 mod terminal;
 mod verbs;
