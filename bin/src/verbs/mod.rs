@@ -13,7 +13,7 @@ mod mirror;
 mod parse_reply;
 mod pending;
 mod replay;
-mod review;
+pub(crate) mod review;
 mod shell;
 mod show;
 mod stats;

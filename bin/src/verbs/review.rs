@@ -3,17 +3,21 @@
 use std::io::{IsTerminal as _, Read as _};
 
 use cognilog::event::ExtractionEdit;
+use cognilog::extraction_queue::Item;
 use cognilog::{Engine, PendingExtraction, ReviewRequest, TraceId, Verdict};
 
 use super::Place;
 use crate::arguments::{DecideArguments, EditArguments, ReviewerArguments};
 use crate::failure::Failure;
-use crate::output::{Output, note, shown};
+use crate::output::{Output, note, printable, shown};
 use crate::review::{editor, form, now, report, resolve, reviewer, trace_id};
 
 /// The verbs that do what the screen does.
 const PLAIN_VERBS: &str = "the same by plain verbs: `cognilog pending extractions`, `cognilog show ext:ID`, \
     `cognilog approve|edit|discard|withdraw EXT`, `cognilog undo`, or `cognilog interactive TRACE`";
+
+/// Characters of a form's line that a terminal shows.
+const FORM_LINE_CHARACTERS: usize = 10_000;
 
 pub(crate) fn decide(
     place: &Place,
@@ -77,7 +81,13 @@ pub(crate) fn edit(place: &Place, arguments: &EditArguments, output: &mut Output
     // The store is not held while a person is at work.
     let found = resolve(&place.read()?, trace.as_ref(), names)?.remove(0);
     if arguments.print_form {
-        output.raw(&form::print(&found.extraction.current, &[]))?;
+        let form = form::print(&found.extraction.current, &[]);
+        if !output.is_terminal() {
+            output.raw(&form)?;
+            return Ok(0);
+        }
+        form.lines().try_for_each(|line| output.line(&printable(line, FORM_LINE_CHARACTERS)))?;
+        note("shown for reading; write it into a file to fill it in");
         return Ok(0);
     }
     let reviewer = reviewer(arguments.reviewer.reviewer.as_deref())?;
@@ -92,8 +102,7 @@ pub(crate) fn edit(place: &Place, arguments: &EditArguments, output: &mut Output
                 }
                 false => std::fs::read_to_string(path).map_err(|error| Failure::io("read", path, &error))?,
             };
-            form::parse(&text, &found.extraction.current)
-                .map_err(|error| Failure::new(1, "bad_form", error.to_string()))?
+            read_form(&text, &found.extraction.current)?
         }
         None => match by_flags(arguments)? {
             Some(edit) => edit,
@@ -151,10 +160,9 @@ fn by_flags(arguments: &EditArguments) -> Result<Option<ExtractionEdit>, Failure
 pub(crate) fn in_editor(found: &PendingExtraction) -> Result<ExtractionEdit, Failure> {
     let current = &found.extraction.current;
     let edited = editor::edit(&form::print(current, &notes(found)))?;
-    match form::parse(&edited.text, current) {
+    match read_form(&edited.text, current) {
         Ok(edit) => Ok(edit),
-        Err(error) => {
-            let failure = Failure::new(1, "bad_form", error.to_string());
+        Err(failure) => {
             let id = &found.extraction.extraction_id;
             Err(match edited.keep() {
                 Some(path) => failure.with_hint(format!(
@@ -165,6 +173,11 @@ pub(crate) fn in_editor(found: &PendingExtraction) -> Result<ExtractionEdit, Fai
             })
         }
     }
+}
+
+/// What a form edits of an item.
+pub(crate) fn read_form(text: &str, item: &Item) -> Result<ExtractionEdit, Failure> {
+    form::parse(text, item).map_err(|error| Failure::new(1, "bad_form", error.to_string()))
 }
 
 /// What stands above a form in the editor.

@@ -102,7 +102,8 @@ fn show_extraction(engine: &cognilog::Engine, id: &str, output: &mut Output) -> 
         for decision in &extraction.decisions {
             let reviewer = printable(decision.reviewer.as_deref().unwrap_or("somebody"), 60);
             let reason = printable(decision.reason.as_deref().unwrap_or(""), 200);
-            let (when, what) = (time(decision.time), printable(&decision.decision, 20));
+            let undoes = decision.undoes.map(|version| format!(" (undoes version {version})")).unwrap_or_default();
+            let (when, what) = (time(decision.time), printable(&decision.decision, 20) + &undoes);
             output.line(&format!("  {when} {what} by {reviewer} {reason}"))?;
         }
         if let Some(outcome) = &extraction.outcome {

@@ -86,6 +86,7 @@ fn stored_text_never_acts_on_a_terminal() {
     let missing = format!("nobody{HOSTILE}");
     let missing_extraction = format!("ext:{HOSTILE}");
     let only = format!("trace:{trace}");
+    let (second, hostile_name) = (format!("ext-2{HOSTILE}"), bad("name"));
     for verb in [
         &["import", "tree"][..],
         &["compare", "tree"],
@@ -99,6 +100,17 @@ fn stored_text_never_acts_on_a_terminal() {
         &["pending", "reflections"],
         &["log"],
         &["log", "--trace", &trace],
+        &["discard", "--reviewer", &hostile_name, "--reason", &hostile_name, &second],
+        &["discard", "--reviewer", "ada", "--seen", "0", &second],
+        &["approve", "--reviewer", &hostile_name, "--group", &second],
+        &["undo", "--reviewer", &hostile_name],
+        &["approve", "--reviewer", "ada", &second],
+        &["approve", "--reviewer", "ada", &missing_extraction],
+        &["edit", "--reviewer", "ada", "--tags", HOSTILE, &second],
+        &["commit", "--dry-run"],
+        &["commit", "--yes", "--directory", "knowledge"],
+        &["commit", "--yes", "--directory", &missing, &second],
+        &["review"],
         &["stats"],
         &["status"],
         &["replay", &trace],
@@ -119,8 +131,15 @@ fn stored_text_never_acts_on_a_terminal() {
         harmless(verb, &ran);
         assert!(!(ran.out.is_empty() && ran.err.is_empty()), "{verb:?}");
     }
+    let waiting = serde_json::json!({"type": "extraction_pending", "extraction_id": bad("ext-3"),
+        "item": {"types": [bad("t")], "task": bad("t"), "content": format!("{HOSTILE}\n{HOSTILE}")}});
+    place.append("menu", &format!("{waiting}\n"));
+    let talk = format!("8\n{HOSTILE}\na\n9\n{HOSTILE}\nq\n");
+    let ran = place.feed(&["interactive", "menu", "--reviewer", "ada"], &talk);
+    assert!(ran.out.contains("approved, version 1"), "{}", ran.out);
+    harmless(&["interactive"], &ran);
     let ran = place.feed(&["replay", &trace, "--step"], &"n\ns\n".repeat(20));
-    assert_eq!(ran.out.matches("/14]").count(), 14, "{}", ran.out);
+    assert_eq!(ran.out.matches("/20]").count(), 20, "{}", ran.out);
     harmless(&["replay", "--step"], &ran);
     harmless(&["replay", "--step"], &place.feed(&["replay", &trace, "--step"], HOSTILE));
     // A line that is wrong is quoted in its error.
