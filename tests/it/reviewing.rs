@@ -44,8 +44,11 @@ fn rejection(error: Error) -> ReviewRejection {
     }
 }
 
-/// State and content after each step of one reviewer.
-fn steps(steps: &[(&str, Result<(&str, &str), &str>)]) {
+/// What a step leads to: state and content, or the code of its refusal.
+type Expect = Result<(&'static str, &'static str), &'static str>;
+
+/// The steps of one reviewer on one extraction.
+fn steps(steps: &[(&str, Expect)]) {
     let bench = Bench::new();
     bench.append("t", &pending("e", "original"));
     for (step, expect) in steps {
