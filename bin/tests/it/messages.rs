@@ -62,7 +62,7 @@ fn what_is_no_store() {
     place.write("file", "x");
     place.write("garbage/MANIFEST.json", "}{");
     place.write("folder/x", "x");
-    place.write("half/MANIFEST.json", "{\"format\":0,\"layout\":3,\"store_id\":\"x\",\"epoch\":1}");
+    place.write("half/MANIFEST.json", "{\"format\":0,\"layout\":4,\"store_id\":\"x\",\"epoch\":1}");
     let hint = "hint: name another folder with --store, or restore this one from a backup\n";
     for verb in [&["traces"][..], &["append", "t"], &["rebuild"], &["init"]] {
         let on = |store: &str, reason: &str| {
