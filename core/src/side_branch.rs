@@ -90,6 +90,14 @@ pub fn place_in_queue(queue: &[SideBranch], branch: SideBranch) -> usize {
     compression.filter(|_| branch != SideBranch::Compression).unwrap_or(queue.len())
 }
 
+/// Whether an evaluation comes before the branch that is next: a compression takes away what an evaluation looks at, so a
+/// source that came after the trigger is asked for as well (DESIGN section 7: "Compression never runs before the
+/// evaluation was attempted").
+#[must_use]
+pub fn evaluates_first(next: SideBranch, pending: &BTreeSet<QuerySourceKey>, asked: &BTreeSet<QuerySourceKey>) -> bool {
+    next == SideBranch::Compression && pending.difference(asked).next().is_some()
+}
+
 /// What follows a reply from which nothing could be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
@@ -197,6 +205,21 @@ mod tests {
             (&[Compression], Evaluation, 0),
         ] {
             assert_eq!(place_in_queue(queue, branch), expect, "{queue:?} {branch:?}");
+        }
+    }
+
+    #[test]
+    fn a_late_source_is_asked_for_before_a_compression() {
+        use SideBranch::{Compression, Evaluation, Extraction};
+        for (next, pending, asked, expect) in [
+            (Compression, "a", "", true),
+            (Compression, "a b", "a", true),
+            (Compression, "a", "a", false),
+            (Compression, "", "a", false),
+            (Extraction, "a", "", false),
+            (Evaluation, "a", "", false),
+        ] {
+            assert_eq!(evaluates_first(next, &keys(pending), &keys(asked)), expect, "{next:?} {pending:?} {asked:?}");
         }
     }
 

@@ -253,6 +253,9 @@ impl Fold for Traces {
                     rows.put(b"i", &encode(&info));
                 }
             }
+            // What another program's file tells of triggers and branches was acted on there (DESIGN section 7: "An imported
+            // trace re-opens no trigger by itself").
+            _ if event.envelope.imported => {}
             _ => side_branches(rows, &event.body),
         }
     }

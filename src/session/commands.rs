@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use cognilog_core::event::{
     AskedSources, Event, EventKind, GoalStatus, SideBranchFinished, SideBranchStarted, Trigger, TriggerFired,
 };
-use cognilog_core::side_branch::{AfterFailure, QuerySourceKey, SideBranch, TriggerSituation, after_failure, plan};
+use cognilog_core::side_branch::{
+    AfterFailure, QuerySourceKey, SideBranch, TriggerSituation, after_failure, evaluates_first, plan,
+};
 use cognilog_core::{EventId, Instant, StreamId, TraceId};
 use cognilog_projections::traces::{self, OpenBranch, SideBranches};
 use cognilog_projections::{QueryError, evaluation_status};
@@ -194,11 +196,19 @@ impl Command for TakeNext {
             let decision = self.step.record(view, number, vec![started(&again)])?;
             return Ok((decision, Ok(Next::Open(again))));
         }
-        let (branch_type, trigger) = match (self.manual, branches.queue.first()) {
+        let (mut branch_type, trigger) = match (self.manual, branches.queue.first()) {
             (Some(branch), _) => (branch.as_str().to_owned(), Trigger::MANUAL.as_str().to_owned()),
             (None, Some(queued)) => (queued.branch_type.clone(), queued.trigger.clone()),
             (None, None) => return Ok((Decision::default(), Ok(Next::Nothing))),
         };
+        // A person's own asking knows no before.
+        let before = branches.asked.get(&trigger).filter(|_| self.manual.is_none());
+        let pending = pending(view, number)?;
+        if let (None, Some(next)) = (self.manual, SideBranch::from_word(&branch_type))
+            && evaluates_first(next, &pending, before.unwrap_or(&BTreeSet::new()))
+        {
+            branch_type = SideBranch::Evaluation.as_str().to_owned();
+        }
         let mut open = OpenBranch {
             branch_id: self.branch_id.clone(),
             branch_type,
@@ -211,9 +221,7 @@ impl Command for TakeNext {
         let why_not = match SideBranch::from_word(&open.branch_type) {
             None => Some("this build does not know it"),
             Some(SideBranch::Evaluation) => {
-                // A person's own asking knows no before.
-                let before = branches.asked.get(&open.trigger).filter(|_| self.manual.is_none());
-                open.asked = asked(pending(view, number)?, before);
+                open.asked = asked(pending, before);
                 open.asked.is_empty().then_some("every source was assessed meanwhile")
             }
             Some(_) => None,

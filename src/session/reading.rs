@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use cognilog_core::event::{ContextCompressed, Event, EventKind, ExtractionReviewed, ReplyUnparsed, ReviewDecision};
+use cognilog_core::limits::REPLY_BYTES_MAX;
 use cognilog_core::reply::{EvaluationContext, Reading, ReplyKind, Unreadable, read_evaluation, read_extraction};
 use cognilog_core::side_branch::{SideBranch, is_injected};
 use cognilog_core::{Position, StreamId};
@@ -100,13 +101,16 @@ fn unparsed(task: &SideBranchTask, reply: &BranchReply, reason: String) -> Event
         SideBranch::Compression => SideBranch::Compression.as_str(),
     };
     let calls = reply.tool_calls.as_deref().filter(|calls| !calls.trim().is_empty());
+    let mut text = calls.map_or_else(|| reply.text.clone(), |calls| format!("{}\n{calls}", reply.text));
+    // A longer text is not read anyway, and would not fit into an event: the branch would wait for ever.
+    text.truncate(text.floor_char_boundary(REPLY_BYTES_MAX));
     ReplyUnparsed {
         branch_id: Some(task.branch_id.clone()),
         reply_kind: kind.to_owned(),
         model: reply.model.clone(),
         reason,
         attempt: Some(i64::from(task.attempt)),
-        text: calls.map_or_else(|| reply.text.clone(), |calls| format!("{}\n{calls}", reply.text)),
+        text,
         ..ReplyUnparsed::default()
     }
     .into()

@@ -304,6 +304,69 @@ fn a_compression_comes_last() {
 }
 
 #[test]
+fn a_source_that_comes_late_is_asked_for_before_the_compression() {
+    let acts = [
+        Act::Message,
+        Act::Context(1_001),
+        Act::Focus("1", &["a"]),
+        Act::Next("knowledge_eval 1 compression"),
+        Act::GiveUp,
+        // Attempted is enough, and once is.
+        Act::Next("compression 1 compression"),
+        Act::Reply(Reply::Text("summary")),
+        Act::Next(""),
+    ];
+    let expect = [
+        "trigger_fired compression [compression]",
+        "side_branch_started knowledge_eval 1",
+        "side_branch_finished failed",
+        "side_branch_started compression 1",
+        "context_compressed",
+        "side_branch_finished done",
+    ];
+    check(&knowledge(false, false), &acts, &expect, &["a"]);
+}
+
+#[test]
+fn an_imported_trace_opens_no_trigger() {
+    let bench = Bench::new();
+    bench.import_events(
+        TRACE,
+        &[
+            r#"{"type":"query","sequence":4,"query":"q","source_ids":["knowledge-a"],"sources":[]}"#,
+            r#"{"type":"trigger_fired","sequence":5,"trigger":"compression","queue":["knowledge_eval","compression"]}"#,
+            r#"{"type":"side_branch_started","sequence":5,"branch_id":"b","branch_type":"knowledge_eval"}"#,
+        ],
+    );
+    let detail = bench.engine.trace(&id(TRACE)).unwrap();
+    assert_eq!(detail.summary.pending_evaluations, 1);
+    assert_eq!((detail.context.pending_knowledge_eval, detail.context.knowledge_eval_trigger), (false, None));
+    assert_eq!(detail.side_branches, Default::default());
+    // A run that starts on it goes on from there: what waits is asked for when a trigger fires, and not before.
+    let session = bench.engine.start_trace(&id(TRACE), start(knowledge(false, false))).unwrap();
+    assert!(session.next_side_branch().unwrap().is_none());
+    session.finish(TraceEnd::default()).unwrap();
+    let task = session.next_side_branch().unwrap().unwrap();
+    assert!(task.branch == SideBranch::Evaluation && task.prompt.contains("knowledge-a"));
+}
+
+#[test]
+fn a_reply_without_end_is_kept_as_far_as_it_is_read() {
+    let mut play = Play::new(knowledge(false, false));
+    for act in [Act::Message, Act::Focus("1", &["a"]), Act::End(TraceStatus::COMPLETED)] {
+        play.act(&act);
+    }
+    play.act(&Act::Next("knowledge_eval 1 task_completion"));
+    let endless = "知".repeat(4 << 20);
+    let outcome = play.session().take_reply(play.task.as_ref().unwrap(), &endless.as_str().into()).unwrap();
+    assert!(outcome.again && outcome.failure.unwrap().contains("longer than the limit"));
+    play.act(&Act::Next("knowledge_eval 2 task_completion"));
+    let kept = play.events().into_iter().find(|event| event["type"] == "reply_unparsed").unwrap();
+    let kept = kept["text"].as_str().unwrap();
+    assert!(endless.starts_with(kept) && kept.len() > 2_000_000, "{} bytes", kept.len());
+}
+
+#[test]
 fn the_end_of_a_task_asks_for_the_whole() {
     let acts = [
         Act::Message,
