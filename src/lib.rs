@@ -54,6 +54,7 @@ mod locate;
 mod messages;
 pub mod prompts;
 mod queries;
+mod reparse;
 mod replay;
 pub mod session;
 mod review;
@@ -75,6 +76,7 @@ pub use messages::TraceMessage;
 pub use queries::{
     At, PendingEvaluation, PendingExtraction, PendingReflection, PendingRule, TraceDetail, TraceSummary,
 };
+pub use reparse::{ReparseOutcome, ReparsedReply};
 pub use replay::{Change, ReplayStep};
 pub use review::{ReviewEntry, ReviewRejection, ReviewRequest, Reviewed, Verdict};
 

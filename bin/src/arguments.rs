@@ -82,6 +82,8 @@ pub(crate) enum Verb {
     Log(LogArguments),
     /// Say what would be taken of a model's reply: the accepted value on stdout, what was repaired and dropped on stderr
     ParseReply(ParseReplyArguments),
+    /// Try stored replies again from which nothing could be taken, and record what is accepted now
+    Reparse(ReparseArguments),
     /// Count events and bytes by kind and trace
     Stats,
     /// Compare files with their exports; exit 1 where one differs
@@ -395,6 +397,16 @@ pub(crate) struct ParseReplyArguments {
     /// The reply as the model gave it
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReparseArguments {
+    /// One trace only
+    #[arg(long)]
+    pub(crate) trace: Option<String>,
+    /// Record nothing, only tell what would be
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

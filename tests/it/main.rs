@@ -13,6 +13,7 @@ mod following;
 mod hub_over_http;
 mod importing;
 mod prompts;
+mod reparsing;
 mod session;
 mod reviewing;
 mod tidy;

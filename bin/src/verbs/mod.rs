@@ -12,6 +12,7 @@ mod log;
 mod mirror;
 mod parse_reply;
 mod pending;
+mod reparse;
 mod replay;
 pub(crate) mod review;
 mod shell;
@@ -60,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Verb::Commit(commit) => commit::run(&place, commit, output),
         Verb::Replay(replay) => replay::run(&place, replay, output),
         Verb::Log(log) => log::run(&place, log, output),
+        Verb::Reparse(reparse) => reparse::run(&place, reparse, output),
         Verb::Stats => stats::run(&place, output),
         Verb::Compare { folder } => compare::run(&place, folder, output),
         Verb::Verify { expect } => trust::verify(&place, expect.as_deref(), output),

@@ -11,6 +11,7 @@ mod log;
 mod messages;
 mod mirror;
 mod processes;
+mod replies;
 mod review;
 mod terminal;
 mod verbs;

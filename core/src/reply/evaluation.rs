@@ -64,6 +64,18 @@ impl Serialize for Judgement {
 }
 
 impl EvaluationReply {
+    /// Leaves out the judgements that `is_wanted` refuses, by query and source; gives how many there were.
+    pub fn retain(&mut self, is_wanted: impl Fn(i64, &str) -> bool) -> usize {
+        let count =
+            |reply: &EvaluationReply| reply.evaluations.iter().map(|query| query.assessments.len()).sum::<usize>();
+        let before = count(self);
+        for query in &mut self.evaluations {
+            query.assessments.retain(|judgement| is_wanted(query.query_sequence, &judgement.source_id));
+        }
+        self.evaluations.retain(|query| !query.assessments.is_empty());
+        before - count(self)
+    }
+
     /// The events that record the judgements, one a query (cognition log document, section "即时写入").
     #[must_use]
     pub fn events(&self, trigger: &str) -> Vec<Evaluation> {
