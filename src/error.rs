@@ -8,6 +8,8 @@ use cognilog_projections::QueryError;
 use cognilog_projections::json_file::ExportError;
 use cognilog_storage::StoreError;
 
+use crate::model::ModelError;
+
 /// An operation that failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -102,6 +104,9 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A model was asked and gave no reply.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// A file or folder that cannot be read or written.
     #[error("{action} {path}: {message}")]
     Io {
@@ -162,6 +167,7 @@ impl Error {
             Error::Review(rejection) => rejection.code(),
             Error::AmbiguousExtraction { .. } => "extraction_ambiguous",
             Error::BadSink { .. } => "bad_sink",
+            Error::Model(error) => error.code(),
             Error::Io { .. } => "io_error",
         }
     }
@@ -169,6 +175,9 @@ impl Error {
     /// What the reader can do about it, where there is something.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
+        if let Error::Model(error) = self {
+            return error.hint();
+        }
         Some(match self.code() {
             "store_not_found" => "make one with `cognilog init` or `cognilog import PATH`, or name it with --store",
             "not_a_store" => "name another folder with --store, or restore this one from a backup",

@@ -52,12 +52,13 @@ mod import;
 mod json_files;
 mod locate;
 mod messages;
+pub mod model;
 pub mod prompts;
 mod queries;
 mod reparse;
 mod replay;
-pub mod session;
 mod review;
+pub mod session;
 
 pub use append::{Append, AppendEvent};
 pub use archive::ArchiveReport;

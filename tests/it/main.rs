@@ -12,8 +12,9 @@ mod following;
 #[cfg(feature = "http")]
 mod hub_over_http;
 mod importing;
+mod models;
 mod prompts;
 mod reparsing;
-mod session;
 mod reviewing;
+mod session;
 mod tidy;
