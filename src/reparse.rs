@@ -7,10 +7,11 @@ use cognilog_core::event::{Event, EventKind, ReplyUnparsed, SideBranchStarted, T
 use cognilog_core::reply::{Dropped, EvaluationContext, ReplyKind, Unreadable, read_evaluation, read_extraction};
 use cognilog_core::side_branch::{QuerySourceKey, is_injected};
 use cognilog_core::{EventId, Instant, Position, StreamId, TraceId};
-use cognilog_projections::{QueryError, evaluation_status, traces};
+use cognilog_projections::{evaluation_status, traces};
 use cognilog_storage::{Command, Condition, Decision, NewEvent, Snapshot, StoreError, View, new_event_id, system_now};
 use serde::Serialize;
 
+use crate::deciding::latest_sequence;
 use crate::engine::Engine;
 use crate::error::Error;
 
@@ -157,14 +158,10 @@ impl Command for Record {
 
     fn decide(&mut self, view: &View<'_>) -> Result<(Decision, ()), StoreError> {
         let stream = StreamId::Trace(self.trace.clone());
-        let counts = match view.stream(&stream)? {
-            Some(standing) => traces::counts(view, standing.number).map_err(|error| match error {
-                QueryError::Store(error) => error,
-                error => StoreError::Database { message: error.to_string() },
-            })?,
-            None => None,
+        let sequence = match view.stream(&stream)? {
+            Some(standing) => latest_sequence(view, standing.number)?,
+            None => 0,
         };
-        let sequence = counts.and_then(|counts| counts.latest_sequence).unwrap_or(0);
         let mut events = Vec::with_capacity(self.events.len());
         for (mut event, event_id) in self.events.drain(..) {
             event.set_sequence(sequence);
@@ -280,7 +277,7 @@ impl StoredReply {
             Err(error) => {
                 told.outcome = ReparseOutcome::Unreadable;
                 told.dropped = error.dropped.iter().map(ToString::to_string).collect();
-                told.reason = Some(format!("{}: {error}", error.reason.as_str()));
+                told.reason = Some(error.to_string());
                 Ok((told, Vec::new()))
             }
         }

@@ -40,9 +40,8 @@ fn show<T: Serialize>(reading: Result<Reading<T>, Unreadable>, output: &mut Outp
     Ok(0)
 }
 
-pub(crate) fn failure(error: Unreadable) -> Failure {
-    let message = format!("{}: {error}", error.reason.as_str());
-    Failure::new(1, "reply_unreadable", message).with_hint("ask the model again, with this message")
+fn failure(error: Unreadable) -> Failure {
+    Failure::new(1, "reply_unreadable", error.to_string()).with_hint("ask the model again, with this message")
 }
 
 /// Reads `FILE#KEY`: the object under the key of a JSON file, or the whole file without a key.

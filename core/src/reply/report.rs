@@ -350,6 +350,7 @@ impl Unreadable {
 
 impl fmt::Display for Unreadable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: ", self.reason.as_str())?;
         formatter.write_str(match self.reason {
             UnreadableReason::Empty => "the reply is empty",
             UnreadableReason::NoJson => "the reply holds no JSON",
