@@ -49,9 +49,9 @@ pub enum Error {
         /// The trace.
         trace: String,
     },
-    /// A trace that is to be resumed and was never started.
-    #[error("trace {trace:?} was never started")]
-    TraceNotStarted {
+    /// A trace without messages, about which a model has nothing to go by.
+    #[error("trace {trace:?} has no messages")]
+    NoMessages {
         /// The trace.
         trace: String,
     },
@@ -77,6 +77,9 @@ pub enum Error {
         /// What it said.
         message: String,
     },
+    /// A model was asked and gave no reply.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// A prompt's template that cannot be used.
     #[error("the template of the {name} prompt{}: {reason}", line.map_or_else(String::new, |line| format!(", line {line}")))]
     Template {
@@ -104,9 +107,6 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A model was asked and gave no reply.
-    #[error(transparent)]
-    Model(#[from] ModelError),
     /// A file or folder that cannot be read or written.
     #[error("{action} {path}: {message}")]
     Io {
@@ -159,15 +159,15 @@ impl Error {
             Error::Name(_) => "bad_name",
             Error::Zone(_) => "bad_time_zone",
             Error::TraceRunning { .. } => "trace_running",
-            Error::TraceNotStarted { .. } => "trace_not_started",
+            Error::NoMessages { .. } => "no_messages",
             Error::SideBranchOpen { .. } => "side_branch_open",
             Error::SideBranchGone { .. } => "side_branch_gone",
             Error::KnowledgeSource { .. } => "knowledge_source_failed",
+            Error::Model(error) => error.code(),
             Error::Template { .. } => "template_invalid",
             Error::Review(rejection) => rejection.code(),
             Error::AmbiguousExtraction { .. } => "extraction_ambiguous",
             Error::BadSink { .. } => "bad_sink",
-            Error::Model(error) => error.code(),
             Error::Io { .. } => "io_error",
         }
     }
@@ -192,7 +192,7 @@ impl Error {
             "data_damaged" | "head_mismatch" => "run `cognilog verify` and restore what is damaged from a backup",
             "projection_stopped" | "stale_version" => "run `cognilog rebuild`",
             "trace_running" => "resume it: its side branches and configuration are in the log",
-            "trace_not_started" => "start it: an imported trace has no configuration to go on with",
+            "no_messages" => "import them with `import --messages`, or ask all the same with --blind",
             "side_branch_open" => "answer it or give it up first",
             "side_branch_gone" => "ask for the next side branch",
             "template_invalid" => {

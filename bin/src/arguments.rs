@@ -80,6 +80,10 @@ pub(crate) enum Verb {
     Replay(ReplayArguments),
     /// Print the log, event by event
     Log(LogArguments),
+    /// Ask a model what the sources were worth that nobody judged yet
+    Evaluate(AskArguments),
+    /// Ask a model what was learned in a trace; what it says waits for review
+    Extract(AskArguments),
     /// Say what would be taken of a model's reply: the accepted value on stdout, what was repaired and dropped on stderr
     ParseReply(ParseReplyArguments),
     /// Try stored replies again from which nothing could be taken, and record what is accepted now
@@ -346,6 +350,22 @@ pub(crate) struct CommitArguments {
     /// Commit into this folder, a JSON file for each item, instead of the hub of the settings
     #[arg(long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AskArguments {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: String,
+    /// Ask also where the trace has no messages
+    #[arg(long)]
+    pub(crate) blind: bool,
+    /// The model to ask, instead of $COGNILOG_MODEL
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// Seconds until there is an outcome
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) deadline: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -76,7 +76,9 @@ impl From<cognilog::Error> for Failure {
             | "conflict"
             | "idempotency_conflict"
             | "review_conflict"
-            | "commit_in_progress" => 4,
+            | "commit_in_progress"
+            | "side_branch_open"
+            | "side_branch_gone" => 4,
             "no_reviewer" | "bad_sink" => 2,
             _ => 1,
         };

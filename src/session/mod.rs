@@ -4,11 +4,14 @@
 //! The queue of side branches is state folded from the log: after a crash, [`Engine::resume_trace`] goes on with the same
 //! branch, and nothing is recorded twice.
 
+mod asking;
 mod commands;
 mod config;
+mod conversation;
 mod hub;
 mod reading;
 
+pub use asking::{AskOptions, AskedBranch};
 pub use cognilog_core::side_branch::SideBranch;
 pub use config::{EVALUATION_RETRIES_MAX, KnowledgeConfig, RunConfig};
 pub use hub::{Answer, KnowledgeSource, Question};
@@ -24,6 +27,7 @@ use cognilog_core::{Position, StreamId, TraceId};
 use cognilog_projections::traces::{self, Goal, OpenBranch, TraceInfo};
 use cognilog_storage::{Receipt, Snapshot, new_event_id, system_now};
 
+use crate::commit::{CommitReport, CommitSelection, CommitSink};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::prompts::{PromptData, PromptKind, PromptQuery, PromptSource, prompt};
@@ -123,6 +127,8 @@ pub struct BranchOutcome {
     pub failure: Option<String>,
     /// Whether the branch is asked again; else the queue goes on.
     pub again: bool,
+    /// What was committed at once, by a run that is configured so.
+    pub committed: Vec<CommitReport>,
 }
 
 /// One trace of a host agent. Every call returns after its events are on disk.
@@ -155,12 +161,18 @@ pub struct BranchOutcome {
 /// assert!(session.next_side_branch()?.is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct TraceSession<'e> {
     engine: &'e Engine,
     trace: TraceId,
     config: RunConfig,
     memory: Option<String>,
+    sink: Option<&'e dyn CommitSink>,
+}
+
+impl std::fmt::Debug for TraceSession<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("TraceSession").field("trace", &self.trace).finish_non_exhaustive()
+    }
 }
 
 impl Engine {
@@ -184,22 +196,20 @@ impl Engine {
             ..TraceStarted::default()
         };
         self.append(trace, [started])?;
-        Ok(TraceSession { engine: self, trace: trace.clone(), config: start.config, memory: None })
+        Ok(TraceSession { engine: self, trace: trace.clone(), config: start.config, memory: None, sink: None })
     }
 
-    /// Goes on with a trace that was started, with the configuration that it recorded, after a crash too.
+    /// Goes on with a trace, with the configuration that it recorded, after a crash too. A trace that was imported and
+    /// never started has the default one.
     ///
     /// # Errors
-    /// There is no such trace, or it was never started and only imported.
+    /// There is no such trace.
     pub fn resume_trace(&self, trace: &TraceId) -> Result<TraceSession<'_>, Error> {
         let missing = || Error::NoSuchTrace { trace: trace.to_string() };
-        let (info, has_started) = self.trace_start(trace)?.ok_or_else(missing)?;
-        if !has_started {
-            return Err(Error::TraceNotStarted { trace: trace.to_string() });
-        }
+        let (info, _) = self.trace_start(trace)?.ok_or_else(missing)?;
         // What another build wrote there and this one cannot read is left to its defaults.
         let config = info.config.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        Ok(TraceSession { engine: self, trace: trace.clone(), config, memory: None })
+        Ok(TraceSession { engine: self, trace: trace.clone(), config, memory: None, sink: None })
     }
 
     fn trace_start(&self, trace: &TraceId) -> Result<Option<(TraceInfo, bool)>, Error> {
@@ -229,6 +239,14 @@ impl<'e> TraceSession<'e> {
     #[must_use]
     pub fn with_memory(mut self, memory: impl Into<String>) -> TraceSession<'e> {
         self.memory = Some(memory.into());
+        self
+    }
+
+    /// Tells the session where extractions are committed when their branch ends, if the run was configured with
+    /// `reflect_auto_commit`; without a sink they stay approved and the next commit takes them.
+    #[must_use]
+    pub fn with_sink(mut self, sink: &'e dyn CommitSink) -> TraceSession<'e> {
+        self.sink = Some(sink);
         self
     }
 
@@ -384,6 +402,7 @@ impl<'e> TraceSession<'e> {
             dropped: Vec::new(),
             failure: None,
             again: false,
+            committed: Vec::new(),
         };
         let read = reading::read(self, &snapshot, task, reply, &mut outcome)?;
         let failed_try = outcome.failure.is_some();
@@ -400,6 +419,14 @@ impl<'e> TraceSession<'e> {
         };
         let bytes = STEP_BYTES + reply.text.len() * 2 + reply.tool_calls.as_ref().map_or(0, String::len);
         outcome.again = self.settle(task, read, finished, failed_try, bytes)? == Settled::Again;
+        if let Some(sink) = self.sink.filter(|_| self.config.knowledge.reflect_auto_commit)
+            && !outcome.extraction_ids.is_empty()
+        {
+            let mut selection = CommitSelection::default();
+            selection.trace = Some(self.trace.clone());
+            selection.extraction_ids.clone_from(&outcome.extraction_ids);
+            outcome.committed = self.engine.commit(&self.engine.commit_plan(&selection)?, sink, |_| {})?;
+        }
         Ok(outcome)
     }
 

@@ -1,9 +1,10 @@
 //! Trace sessions: the documents' three triggers, replies of every sort, and a crash between any two steps.
 
 use cognilog::event::{GoalStatus, Message, QuerySource, TraceStatus};
+use cognilog::model::{ChatReply, ModelError, RecordedModel};
 use cognilog::session::{
-    Answer, BranchOutcome, BranchReply, KnowledgeConfig, Question, RunConfig, SideBranch, SideBranchTask, TraceEnd,
-    TraceSession, TraceStart,
+    Answer, AskOptions, BranchOutcome, BranchReply, KnowledgeConfig, Question, RunConfig, SideBranch, SideBranchTask,
+    TraceEnd, TraceSession, TraceStart,
 };
 use cognilog::{Engine, Error};
 use serde_json::{Value, json};
@@ -556,12 +557,15 @@ fn extractions_wait_for_a_person_unless_it_is_switched_on() {
         play.act(&Act::Next("reflection 1 task_completion"));
         let task = play.task.take().unwrap();
         assert!(task.prompt.contains("> what a says"), "injected knowledge is listed: {}", task.prompt);
-        let outcome = play.session().take_reply(&task, &reply.as_str().into()).unwrap();
+        let hub = cognilog::DirectorySink::open(&play.folder.path().join("hub")).unwrap();
+        let session = play.session().with_sink(&hub);
+        let outcome = session.take_reply(&task, &reply.as_str().into()).unwrap();
         assert_eq!(outcome.extraction_ids, [format!("ext-{}-0", task.branch_id)]);
+        assert_eq!(outcome.committed.iter().filter(|report| report.is_in_hub()).count(), usize::from(auto));
         assert!(outcome.dropped[0].contains("injected"), "{:?}", outcome.dropped);
         let found = play.engine().extractions(Some(&id(TRACE))).unwrap();
         let states: Vec<&str> = found.iter().map(|found| found.extraction.state.as_str()).collect();
-        assert_eq!(states, [if auto { "approved" } else { "pending" }]);
+        assert_eq!(states, [if auto { "committed" } else { "pending" }]);
         let reviewed = "extraction_reviewed approve auto".to_owned();
         assert_eq!(play.story().contains(&reviewed), auto);
     }
@@ -632,9 +636,112 @@ fn a_trace_is_started_once_and_resumed() {
 
     assert_eq!(bench.engine.resume_trace(&id("other")).unwrap_err().code(), "trace_not_found");
     bench.import_events("imported", &[r#"{"type":"query","sequence":1,"query":"q","source_ids":["a"],"sources":[]}"#]);
-    assert_eq!(bench.engine.resume_trace(&id("imported")).unwrap_err().code(), "trace_not_started");
+    assert_eq!(bench.engine.resume_trace(&id("imported")).unwrap().config(), &RunConfig::default());
     // What waits in an imported trace fires nothing; a goal that ends in it does.
     let session = bench.engine.start_trace(&id("imported"), TraceStart::default()).unwrap();
     assert!(session.next_side_branch().unwrap().is_none());
     assert_eq!(session.finish_goal("1", GoalStatus::COMPLETED).unwrap(), [SideBranch::Evaluation]);
+}
+
+/// A play whose trace has one message and one query that waits.
+fn with_pending_query() -> Play {
+    let mut play = Play::new(knowledge(true, true));
+    let content = cognilog::event::JsonText::from_text("I raised the strength and it worked.");
+    let message = Message { role: "assistant".to_owned(), content: Some(content), ..Message::default() };
+    play.session().record(message).unwrap();
+    play.act(&Act::Focus("1", &["a"]));
+    play
+}
+
+#[test]
+fn a_model_is_asked_with_the_conversation_before_the_prompt() {
+    let play = with_pending_query();
+    let session = play.session();
+    session.finish(TraceEnd::default()).unwrap();
+    let model = RecordedModel::new("small")
+        .reply(ChatReply::text("It was fine.").of_model("small-1"))
+        .reply(ChatReply::text(judge(&[(2, "a", "helpful")])).of_model("small-1").with_token_use(300, 20))
+        .reply(ChatReply::text(EXTRACTIONS));
+    let asked = session.ask_all(&model, &AskOptions::default()).unwrap();
+    let told: Vec<(&str, u32, usize)> =
+        asked.iter().map(|asked| (asked.task.branch.as_str(), asked.task.attempt, asked.outcome.accepted)).collect();
+    assert_eq!(told, [("knowledge_eval", 2, 1), ("reflection", 1, 1)]);
+    assert!(play.missing().is_empty());
+
+    let requests = model.requests();
+    let roles: Vec<&str> = requests[0].messages.iter().map(|message| message.role.as_str()).collect();
+    assert_eq!(roles, ["assistant", "user"]);
+    assert_eq!(requests[0].messages[0].content, "I raised the strength and it worked.");
+    assert!(requests[0].messages[1].content.contains("source_id: a"));
+    assert!(requests[1].messages[1].content.contains("Your last reply was not taken"));
+    let schemas: Vec<String> =
+        requests.iter().map(|request| request.reply_schema.as_ref().unwrap().name.clone()).collect();
+    assert_eq!(schemas, ["evaluations", "evaluations", "extractions"]);
+
+    // What was asked of which model, and what it cost, is on the events.
+    let events = play.events();
+    let unparsed = events.iter().find(|event| event["type"] == "reply_unparsed").unwrap();
+    assert_eq!((&unparsed["text"], &unparsed["model"]), (&json!("It was fine."), &json!("small-1")));
+    let finished = events.iter().find(|event| event["type"] == "side_branch_finished").unwrap();
+    assert_eq!(finished["model"], "small-1");
+    assert_eq!(finished["tokens"], json!({"prompt": 300, "completion": 20}));
+    let mut digest = None;
+    play.engine()
+        .visit_trace(&id(TRACE), |event| {
+            let event: Value = serde_json::from_str(&event.to_stored().json().unwrap()).unwrap();
+            digest = digest.take().or(event["prompt_digest"].as_str().map(str::to_owned));
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    let digest = digest.unwrap();
+    let (salt, hash) = digest.split_once('.').unwrap();
+    assert_eq!((salt.len(), hash.len()), (32, 64));
+}
+
+#[test]
+fn a_model_that_fails_leaves_what_it_was_asked_for_pending() {
+    let play = with_pending_query();
+    let session = play.session();
+    session.report_context(2, 1).unwrap();
+    let failure = || ModelError::TimedOut {
+        endpoint: "http://127.0.0.1:1".to_owned(),
+        deadline: std::time::Duration::from_secs(1),
+        bytes_received: 0,
+        attempts: 1,
+    };
+    let model = RecordedModel::new("small").fail(failure());
+    let error = session.ask_all(&model, &AskOptions::default()).unwrap_err();
+    assert_eq!(error.code(), failure().code());
+    // The branch that could not be asked is given up; the others go on when a model is there again.
+    let model = RecordedModel::new("small").fail(failure());
+    assert_eq!(session.ask_all(&model, &AskOptions::default()).unwrap_err().code(), failure().code());
+    let model = RecordedModel::new("small").reply(ChatReply::text("We raised the strength."));
+    let asked = session.ask_all(&model, &AskOptions::default()).unwrap();
+    assert_eq!(asked.iter().map(|asked| asked.task.branch.as_str()).collect::<Vec<_>>(), ["compression"]);
+    assert_eq!(play.missing(), ["a"]);
+    let kinds: Vec<String> = play.events().iter().map(|event| event["type"].to_string()).collect();
+    assert!(!kinds.iter().any(|kind| kind.contains("evaluation") || kind.contains("extraction")), "{kinds:?}");
+
+    // What was compressed precedes what comes after it.
+    let conversation = session.conversation(10_000).unwrap();
+    let texts: Vec<&str> = conversation.iter().map(|message| message.content.as_str()).collect();
+    assert_eq!(texts, ["[Summary of the messages before]\nWe raised the strength."]);
+}
+
+#[test]
+fn a_trace_without_messages_is_not_asked_about_unless_blindly() {
+    let bench = Bench::new();
+    let query = r#"{"type":"query","sequence":1,"query":"q","source_ids":["a"],"sources":[{"id":"a","content":"c"}]}"#;
+    bench.import_events("imported", &[query]);
+    let session = bench.engine.resume_trace(&id("imported")).unwrap();
+    let model = RecordedModel::new("small").reply(ChatReply::text(judge(&[(1, "a", "unused")])));
+    let mut options = AskOptions::default();
+    let before = bench.head();
+    let refused = session.ask_for(SideBranch::Evaluation, &model, &options).unwrap_err();
+    assert_eq!((refused.code(), bench.head(), model.requests().len()), ("no_messages", before, 0));
+    options.blind = true;
+    let asked = session.ask_for(SideBranch::Evaluation, &model, &options).unwrap().unwrap();
+    assert_eq!((asked.outcome.accepted, asked.task.trigger.as_str()), (1, "manual"));
+    assert_eq!(session.ask_for(SideBranch::Evaluation, &model, &options).unwrap(), None);
+    assert!(bench.missing("imported").is_empty());
 }

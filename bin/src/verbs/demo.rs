@@ -1,4 +1,4 @@
-//! `demo`: what works, step by step, on a fresh store and without a network.
+//! `demo`: what works, step by step, on a fresh store, without a network unless a model endpoint is named.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -34,10 +34,6 @@ pub(crate) fn run(folder: Option<&Path>, output: &mut Output) -> Result<u8, Fail
     std::fs::write(&source, LOG).map_err(|error| Failure::io("write", &source, &error))?;
     let engine = Engine::create(&store)?;
     let trace = TraceId::new("demo-trace").map_err(cognilog::Error::from)?;
-    let check = |holds: bool, what: &str| {
-        if holds { Ok(()) } else { Err(Failure::new(1, "demo_failed", format!("the demo expected that {what}"))) }
-    };
-
     step(output, 1, "import", "a Python agent's cognition_log.json becomes events of an append-only log")?;
     let reports = engine.import(parent, &ImportOptions::default())?;
     for report in &reports {
@@ -68,15 +64,12 @@ pub(crate) fn run(folder: Option<&Path>, output: &mut Output) -> Result<u8, Fail
     output.line(&format!("   recorded at position {}", receipt.events[0].position))?;
     check(engine.pending_evaluations(None)?.is_empty(), "nothing is pending any more")?;
 
-    step(output, 4, "review queue", "extractions wait for a person; nothing becomes knowledge by itself")?;
-    for item in engine.extractions(None)? {
-        let text = printable(&item.extraction.current.content, 70);
-        output.line(&format!("   {} {}: {text}", item.extraction.extraction_id, item.extraction.state))?;
-    }
+    super::demo_run::run(&engine, folder, output)?;
 
-    step(output, 5, "replay", "each event with what it changed, for debugging")?;
+    step(output, 9, "replay", "each event with what it changed, for debugging")?;
     let mut lines = Vec::new();
-    engine.replay(&trace, At::Head, |step| {
+    let run = TraceId::new(super::demo_run::TRACE).map_err(cognilog::Error::from)?;
+    engine.replay(&run, At::Head, |step| {
         let changed: Vec<String> =
             step.changes.iter().map(|change| format!("{}/{}", change.projection, change.key)).collect();
         lines.push(format!("   {:>2} {:<20} changed {}", step.position, step.kind.as_str(), changed.join(", ")));
@@ -84,7 +77,7 @@ pub(crate) fn run(folder: Option<&Path>, output: &mut Output) -> Result<u8, Fail
     })?;
     lines.iter().try_for_each(|line| output.line(line))?;
 
-    step(output, 6, "as of", "the same trace as it was before the new judgement")?;
+    step(output, 10, "as of", "the same trace as it was before the new judgement")?;
     let before = engine.export_at(
         &trace,
         At::Position(cognilog::Position(receipt.events[0].position.0 - 1)),
@@ -93,12 +86,12 @@ pub(crate) fn run(folder: Option<&Path>, output: &mut Output) -> Result<u8, Fail
     check(before == LOG, "the export as of then is the file that was imported, byte for byte")?;
     output.line("   identical bytes to the file that was imported")?;
 
-    step(output, 7, "export", "the old readers get the very same file, with the new event in it")?;
+    step(output, 11, "export", "the old readers get the very same file, with the new event in it")?;
     let exported = engine.export(&trace)?;
     let tail: Vec<&str> = exported.lines().rev().take(14).collect();
     tail.iter().rev().try_for_each(|line| output.line(&format!("   {}", printable(line, 100))))?;
 
-    step(output, 8, "verify", "positions, hash chain, checksums, digests, rows")?;
+    step(output, 12, "verify", "positions, hash chain, checksums, digests, rows")?;
     engine.store().flush()?;
     let found = engine.verify()?;
     check(found.findings.is_empty(), "the store verifies")?;
@@ -110,6 +103,10 @@ pub(crate) fn run(folder: Option<&Path>, output: &mut Output) -> Result<u8, Fail
     Ok(0)
 }
 
-fn step(output: &mut Output, number: usize, name: &str, what: &str) -> Result<(), Failure> {
+pub(super) fn check(holds: bool, what: &str) -> Result<(), Failure> {
+    if holds { Ok(()) } else { Err(Failure::new(1, "demo_failed", format!("the demo expected that {what}"))) }
+}
+
+pub(super) fn step(output: &mut Output, number: usize, name: &str, what: &str) -> Result<(), Failure> {
     output.line(&format!("{number}. {name}: {what}"))
 }

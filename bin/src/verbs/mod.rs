@@ -1,10 +1,12 @@
 //! The verbs, one file each, and how a verb finds and opens its store.
 
 mod append;
+mod ask;
 mod commit;
 mod compare;
 mod config;
 mod demo;
+mod demo_run;
 mod export;
 mod import;
 mod interactive;
@@ -23,6 +25,7 @@ mod trust;
 
 use std::path::{Path, PathBuf};
 
+use cognilog::session::SideBranch;
 use cognilog::{Engine, EngineOptions, STORE_FOLDER, StoreError, find_store};
 
 use crate::arguments::{Arguments, Verb};
@@ -59,6 +62,8 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
             interactive::run(&place, trace, reviewer, directory.as_deref(), output)
         }
         Verb::Commit(commit) => commit::run(&place, commit, output),
+        Verb::Evaluate(arguments) => ask::run(&place, SideBranch::Evaluation, arguments, output),
+        Verb::Extract(arguments) => ask::run(&place, SideBranch::Extraction, arguments, output),
         Verb::Replay(replay) => replay::run(&place, replay, output),
         Verb::Log(log) => log::run(&place, log, output),
         Verb::Reparse(reparse) => reparse::run(&place, reparse, output),

@@ -1,0 +1,157 @@
+//! Asking a model for a side branch, where cognilog itself does it: for hosts that leave it to the session, and for the
+//! verbs `evaluate` and `extract`.
+
+use std::time::Duration;
+
+use cognilog_core::event::JsonText;
+use serde_json::{Value, json};
+
+use super::{BranchOutcome, BranchReply, SideBranch, SideBranchTask, TraceSession};
+use crate::error::Error;
+use crate::model::{ChatMessage, ChatModel, ChatReply, ChatRequest, Role};
+
+/// How a model is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AskOptions {
+    /// Most bytes of the conversation before the prompt.
+    pub conversation_bytes_max: usize,
+    /// Ask also where the trace has no messages, so that the model has nothing but the prompt to go by.
+    pub blind: bool,
+    /// Time until there is an outcome; without it the model's own.
+    pub deadline: Option<Duration>,
+    /// Most tokens of the reply; without it the model's own.
+    pub tokens_max: Option<u32>,
+}
+
+impl Default for AskOptions {
+    fn default() -> AskOptions {
+        AskOptions { conversation_bytes_max: 256 << 10, blind: false, deadline: None, tokens_max: None }
+    }
+}
+
+/// A side branch that was asked for, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedBranch {
+    /// The branch, at its last try.
+    pub task: SideBranchTask,
+    /// What came of it.
+    pub outcome: BranchOutcome,
+}
+
+impl TraceSession<'_> {
+    /// Asks a model for a side branch with the conversation before its prompt, and takes the reply.
+    ///
+    /// # Errors
+    /// The trace has no messages; nothing was asked. The model cannot be asked: the branch is given up, so that the queue
+    /// goes on, and what it asked for stays pending. As [`TraceSession::take_reply`] else.
+    pub fn ask(
+        &self,
+        task: &SideBranchTask,
+        model: &dyn ChatModel,
+        options: &AskOptions,
+    ) -> Result<BranchOutcome, Error> {
+        let mut messages = self.conversation(options.conversation_bytes_max)?;
+        if messages.is_empty() && !options.blind {
+            return Err(Error::NoMessages { trace: self.trace.to_string() });
+        }
+        messages.push(ChatMessage { role: Role::User, content: task.prompt.clone() });
+        let mut request = ChatRequest::new(messages);
+        if let Some((name, schema)) = reply_schema(task.branch) {
+            request = request.with_reply_schema(name, schema);
+        }
+        request.tokens_max = options.tokens_max;
+        request.deadline = options.deadline;
+        match model.complete(&request) {
+            Ok(reply) => self.take_reply(task, &branch_reply(reply)),
+            Err(error) => {
+                self.give_up(task, &format!("{}: {error}", error.code()))?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Asks a model for every side branch that is queued, with the retries that are configured.
+    ///
+    /// # Errors
+    /// As [`TraceSession::ask`]; what was recorded before stays, and the branches behind it stay queued.
+    pub fn ask_all(&self, model: &dyn ChatModel, options: &AskOptions) -> Result<Vec<AskedBranch>, Error> {
+        let mut asked = Vec::new();
+        while let Some(task) = self.next_side_branch()? {
+            let outcome = self.ask(&task, model, options)?;
+            if !outcome.again {
+                asked.push(AskedBranch { task, outcome });
+            }
+        }
+        Ok(asked)
+    }
+
+    /// Asks a model for a side branch that a person wants, whatever is queued, with the retries that are configured; none
+    /// when it has nothing to ask.
+    ///
+    /// # Errors
+    /// As [`TraceSession::ask`] and [`TraceSession::begin_side_branch`].
+    pub fn ask_for(
+        &self,
+        branch: SideBranch,
+        model: &dyn ChatModel,
+        options: &AskOptions,
+    ) -> Result<Option<AskedBranch>, Error> {
+        if !options.blind && self.conversation(options.conversation_bytes_max)?.is_empty() {
+            return Err(Error::NoMessages { trace: self.trace.to_string() });
+        }
+        // Tries are bounded by the configuration; each failed one leaves the branch open for the next.
+        while let Some(task) = self.begin_side_branch(branch)? {
+            let outcome = self.ask(&task, model, options)?;
+            if !outcome.again {
+                return Ok(Some(AskedBranch { task, outcome }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn branch_reply(reply: ChatReply) -> BranchReply {
+    let call = |call: &crate::model::ToolCall| {
+        let function = json!({"name": call.name, "arguments": call.arguments});
+        json!({"id": call.id, "type": "function", "function": function})
+    };
+    let calls: Vec<Value> = reply.tool_calls.iter().map(call).collect();
+    let tokens = json!({"prompt": reply.token_use.prompt, "completion": reply.token_use.completion});
+    BranchReply {
+        text: reply.text,
+        tool_calls: (!calls.is_empty()).then(|| Value::from(calls).to_string()),
+        model: Some(reply.model).filter(|model| !model.is_empty()),
+        tokens: JsonText::new(&tokens.to_string()).ok(),
+    }
+}
+
+/// The form of a branch's reply as a JSON schema, with the documents' keys; free objects such as `tags` are left out,
+/// because a strict schema cannot have them.
+fn reply_schema(branch: SideBranch) -> Option<(&'static str, Value)> {
+    let object = |properties: Value| {
+        let keys: Vec<&String> = properties.as_object().into_iter().flat_map(|map| map.keys()).collect();
+        json!({"type": "object", "properties": properties, "required": keys, "additionalProperties": false})
+    };
+    let list = |items: Value| json!({"type": "array", "items": items});
+    let text = json!({"type": "string"});
+    match branch {
+        SideBranch::Evaluation => {
+            let statuses = ["irrelevant", "unused", "helpful", "harmful", "neutral"];
+            let assessment = object(json!({
+                "source_id": text, "status": {"type": "string", "enum": statuses}, "reason": text,
+            }));
+            let evaluation = object(json!({"query_sequence": {"type": "integer"}, "assessments": list(assessment)}));
+            Some(("evaluations", object(json!({"evaluations": list(evaluation)}))))
+        }
+        SideBranch::Extraction => {
+            let types = ["experience", "tool", "strategy", "case"];
+            let extraction = object(json!({
+                "types": list(json!({"type": "string", "enum": types})), "task": text, "content": text,
+                "score": {"type": "number"}, "scopes": list(text.clone()), "resource_ids": list(text.clone()),
+            }));
+            Some(("extractions", object(json!({"extractions": list(extraction)}))))
+        }
+        SideBranch::Compression => None,
+    }
+}
