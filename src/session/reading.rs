@@ -49,7 +49,7 @@ pub(super) fn read(
                 outcome.accepted = accepted.extractions.len();
                 let pending = accepted.events(task.trigger.as_str(), &task.branch_id, 0);
                 outcome.extraction_ids = pending.iter().filter_map(|event| event.extraction_id.clone()).collect();
-                let approved = outcome.extraction_ids.iter().map(approve).map(Event::from);
+                let approved = outcome.extraction_ids.iter().map(|id| approve(id)).map(Event::from);
                 let approved: Vec<Event> =
                     if session.config.knowledge.reflect_auto_commit { approved.collect() } else { Vec::new() };
                 Ok(pending.into_iter().map(Event::from).chain(approved).collect())
@@ -84,9 +84,9 @@ fn tell<T>(outcome: &mut BranchOutcome, reading: Reading<T>) -> T {
     reading.accepted
 }
 
-fn approve(extraction_id: &String) -> ExtractionReviewed {
+fn approve(extraction_id: &str) -> ExtractionReviewed {
     ExtractionReviewed {
-        extraction_id: extraction_id.clone(),
+        extraction_id: extraction_id.to_owned(),
         version: Some(1),
         decision: ReviewDecision::APPROVE,
         reviewer: Some(AUTO_REVIEWER.to_owned()),
