@@ -40,17 +40,11 @@ pub struct AskedBranch {
 }
 
 impl TraceSession<'_> {
-    /// Asks a model for a side branch with the conversation before its prompt, and takes the reply.
+    /// What a model is to be asked for a side branch: the conversation, the prompt behind it, and the form of the reply.
     ///
     /// # Errors
-    /// The trace has no messages; nothing was asked. The model cannot be asked: the branch is given up, so that the queue
-    /// goes on, and what it asked for stays pending. As [`TraceSession::take_reply`] else.
-    pub fn ask(
-        &self,
-        task: &SideBranchTask,
-        model: &dyn ChatModel,
-        options: &AskOptions,
-    ) -> Result<BranchOutcome, Error> {
+    /// The trace has no messages, so that the model would have nothing to go by. As [`TraceSession::conversation`] else.
+    pub fn chat_request(&self, task: &SideBranchTask, options: &AskOptions) -> Result<ChatRequest, Error> {
         let mut messages = self.conversation(options.conversation_bytes_max)?;
         if messages.is_empty() && !options.blind {
             return Err(Error::NoMessages { trace: self.trace.to_string() });
@@ -62,8 +56,23 @@ impl TraceSession<'_> {
         }
         request.tokens_max = options.tokens_max;
         request.deadline = options.deadline;
-        match model.complete(&request) {
-            Ok(reply) => self.take_reply(task, &branch_reply(reply)),
+        Ok(request)
+    }
+
+    /// Asks a model for a side branch with [`TraceSession::chat_request`], and takes the reply. The store is held
+    /// meanwhile; who shares it with other processes makes the three steps himself.
+    ///
+    /// # Errors
+    /// The model cannot be asked: the branch is given up, so that the queue goes on, and what it asked for stays pending.
+    /// As [`TraceSession::chat_request`] and [`TraceSession::take_reply`] else.
+    pub fn ask(
+        &self,
+        task: &SideBranchTask,
+        model: &dyn ChatModel,
+        options: &AskOptions,
+    ) -> Result<BranchOutcome, Error> {
+        match model.complete(&self.chat_request(task, options)?) {
+            Ok(reply) => self.take_reply(task, &reply.into()),
             Err(error) => {
                 self.give_up(task, &format!("{}: {error}", error.code()))?;
                 Err(error.into())
@@ -85,44 +94,22 @@ impl TraceSession<'_> {
         }
         Ok(asked)
     }
-
-    /// Asks a model for a side branch that a person wants, whatever is queued, with the retries that are configured; none
-    /// when it has nothing to ask.
-    ///
-    /// # Errors
-    /// As [`TraceSession::ask`] and [`TraceSession::begin_side_branch`].
-    pub fn ask_for(
-        &self,
-        branch: SideBranch,
-        model: &dyn ChatModel,
-        options: &AskOptions,
-    ) -> Result<Option<AskedBranch>, Error> {
-        if !options.blind && self.conversation(options.conversation_bytes_max)?.is_empty() {
-            return Err(Error::NoMessages { trace: self.trace.to_string() });
-        }
-        // Tries are bounded by the configuration; each failed one leaves the branch open for the next.
-        while let Some(task) = self.begin_side_branch(branch)? {
-            let outcome = self.ask(&task, model, options)?;
-            if !outcome.again {
-                return Ok(Some(AskedBranch { task, outcome }));
-            }
-        }
-        Ok(None)
-    }
 }
 
-fn branch_reply(reply: ChatReply) -> BranchReply {
-    let call = |call: &crate::model::ToolCall| {
-        let function = json!({"name": call.name, "arguments": call.arguments});
-        json!({"id": call.id, "type": "function", "function": function})
-    };
-    let calls: Vec<Value> = reply.tool_calls.iter().map(call).collect();
-    let tokens = json!({"prompt": reply.token_use.prompt, "completion": reply.token_use.completion});
-    BranchReply {
-        text: reply.text,
-        tool_calls: (!calls.is_empty()).then(|| Value::from(calls).to_string()),
-        model: Some(reply.model).filter(|model| !model.is_empty()),
-        tokens: JsonText::new(&tokens.to_string()).ok(),
+impl From<ChatReply> for BranchReply {
+    fn from(reply: ChatReply) -> BranchReply {
+        let call = |call: &crate::model::ToolCall| {
+            let function = json!({"name": call.name, "arguments": call.arguments});
+            json!({"id": call.id, "type": "function", "function": function})
+        };
+        let calls: Vec<Value> = reply.tool_calls.iter().map(call).collect();
+        let tokens = json!({"prompt": reply.token_use.prompt, "completion": reply.token_use.completion});
+        BranchReply {
+            text: reply.text,
+            tool_calls: (!calls.is_empty()).then(|| Value::from(calls).to_string()),
+            model: Some(reply.model).filter(|model| !model.is_empty()),
+            tokens: JsonText::new(&tokens.to_string()).ok(),
+        }
     }
 }
 

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(chat_message(Message { branch_type: Some("reflection".to_owned()), ..of("user") }), None);
         assert_eq!(chat_message(of("assistant")), None);
         let long = Message { content: json(&format!("{:?}", "知".repeat(20_000))), ..of("user") };
-        let text = chat_message(long).unwrap().content;
+        let text = chat_message(long).expect("a message").content;
         assert!(text.len() < MESSAGE_BYTES_MAX + 40 && text.ends_with(" bytes left out]"), "{}", text.len());
     }
 }

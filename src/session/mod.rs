@@ -422,9 +422,11 @@ impl<'e> TraceSession<'e> {
         if let Some(sink) = self.sink.filter(|_| self.config.knowledge.reflect_auto_commit)
             && !outcome.extraction_ids.is_empty()
         {
-            let mut selection = CommitSelection::default();
-            selection.trace = Some(self.trace.clone());
-            selection.extraction_ids.clone_from(&outcome.extraction_ids);
+            let selection = CommitSelection {
+                trace: Some(self.trace.clone()),
+                extraction_ids: outcome.extraction_ids.clone(),
+                ..CommitSelection::default()
+            };
             outcome.committed = self.engine.commit(&self.engine.commit_plan(&selection)?, sink, |_| {})?;
         }
         Ok(outcome)

@@ -735,13 +735,14 @@ fn a_trace_without_messages_is_not_asked_about_unless_blindly() {
     bench.import_events("imported", &[query]);
     let session = bench.engine.resume_trace(&id("imported")).unwrap();
     let model = RecordedModel::new("small").reply(ChatReply::text(judge(&[(1, "a", "unused")])));
+    let task = session.begin_side_branch(SideBranch::Evaluation).unwrap().unwrap();
     let mut options = AskOptions::default();
     let before = bench.head();
-    let refused = session.ask_for(SideBranch::Evaluation, &model, &options).unwrap_err();
+    let refused = session.ask(&task, &model, &options).unwrap_err();
     assert_eq!((refused.code(), bench.head(), model.requests().len()), ("no_messages", before, 0));
     options.blind = true;
-    let asked = session.ask_for(SideBranch::Evaluation, &model, &options).unwrap().unwrap();
-    assert_eq!((asked.outcome.accepted, asked.task.trigger.as_str()), (1, "manual"));
-    assert_eq!(session.ask_for(SideBranch::Evaluation, &model, &options).unwrap(), None);
+    let outcome = session.ask(&task, &model, &options).unwrap();
+    assert_eq!((outcome.accepted, task.trigger.as_str()), (1, "manual"));
+    assert_eq!(session.begin_side_branch(SideBranch::Evaluation).unwrap(), None);
     assert!(bench.missing("imported").is_empty());
 }

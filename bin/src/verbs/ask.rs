@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cognilog::TraceId;
 use cognilog::model::ChatModel;
-use cognilog::session::{AskOptions, AskedBranch, SideBranch};
+use cognilog::session::{AskOptions, BranchOutcome, SideBranch, SideBranchTask};
 
 use super::Place;
 use crate::arguments::AskArguments;
@@ -21,24 +21,60 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<u8, Failure> {
     let trace = TraceId::new(&arguments.trace).map_err(cognilog::Error::from)?;
-    let model = model(arguments.model.as_deref())?;
     let mut options = AskOptions::default();
     options.blind = arguments.blind;
     options.deadline = arguments.deadline.map(Duration::from_secs);
-    let engine = place.write()?;
-    let asked = engine.resume_trace(&trace)?.ask_for(branch, &*model, &options)?;
-    let missing = engine.pending_evaluations(Some(&trace))?;
-    engine.close()?;
-    let Some(asked) = asked else {
-        note(&format!("{}: no source waits for an evaluation", printable(trace.as_str(), 80)));
-        return Ok(0);
-    };
-    let missing: usize = missing.iter().map(|query| query.missing_source_ids.len()).sum();
-    report(&asked, branch, missing, output)
+    ask(place, &trace, branch, &*model(arguments.model.as_deref())?, &options, output)
 }
 
-fn report(asked: &AskedBranch, branch: SideBranch, missing: usize, output: &mut Output) -> Result<u8, Failure> {
-    let AskedBranch { task, outcome } = asked;
+/// Asks the model of the environment what was learned; the menu's item 2.
+pub(super) fn extract(place: &Place, trace: &TraceId, output: &mut Output) -> Result<u8, Failure> {
+    ask(place, trace, SideBranch::Extraction, &*model(None)?, &AskOptions::default(), output)
+}
+
+/// The store is closed while the model thinks: others write meanwhile.
+fn ask(
+    place: &Place,
+    trace: &TraceId,
+    branch: SideBranch,
+    model: &dyn ChatModel,
+    options: &AskOptions,
+    output: &mut Output,
+) -> Result<u8, Failure> {
+    // Tries are bounded by the configuration of the trace; a failed one leaves the branch open for the next.
+    loop {
+        let engine = place.write()?;
+        let session = engine.resume_trace(trace)?;
+        if !options.blind && session.conversation(options.conversation_bytes_max)?.is_empty() {
+            return Err(cognilog::Error::NoMessages { trace: trace.to_string() }.into());
+        }
+        let Some(task) = session.begin_side_branch(branch)? else {
+            note(&format!("{}: no source waits for an evaluation", printable(trace.as_str(), 80)));
+            return Ok(0);
+        };
+        let request = session.chat_request(&task, options)?;
+        engine.close()?;
+        let answered = model.complete(&request);
+        let engine = place.write()?;
+        let session = engine.resume_trace(trace)?;
+        let outcome = match answered {
+            Ok(reply) => session.take_reply(&task, &reply.into())?,
+            Err(error) => {
+                session.give_up(&task, &format!("{}: {error}", error.code()))?;
+                return Err(cognilog::Error::from(error).into());
+            }
+        };
+        if !outcome.again {
+            let missing = engine.pending_evaluations(Some(trace))?;
+            engine.close()?;
+            let missing = missing.iter().map(|query| query.missing_source_ids.len()).sum();
+            return report(&task, &outcome, missing, output);
+        }
+        engine.close()?;
+    }
+}
+
+fn report(task: &SideBranchTask, outcome: &BranchOutcome, missing: usize, output: &mut Output) -> Result<u8, Failure> {
     if output.json {
         output.object(&serde_json::json!({
             "branch_id": task.branch_id,
@@ -50,7 +86,7 @@ fn report(asked: &AskedBranch, branch: SideBranch, missing: usize, output: &mut 
             "dropped": outcome.dropped,
             "failure": outcome.failure,
         }))?;
-    } else if branch == SideBranch::Evaluation {
+    } else if task.branch == SideBranch::Evaluation {
         output.line(&format!("{} judgements recorded, {missing} sources still wait", outcome.accepted))?;
     } else {
         output.line(&format!("{} pieces of knowledge wait for review", outcome.accepted))?;

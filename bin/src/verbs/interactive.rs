@@ -38,6 +38,7 @@ pub(crate) fn run(
         selection.trace = Some(trace.clone());
         let plan = place.read()?.commit_plan(&selection)?;
         output.line(&format!("trace {}", printable(trace.as_str(), 100)))?;
+        output.line("  2. ask a model what was learned (reflect)")?;
         output.line(&format!("  8. review what waits ({})", pending.len()))?;
         output.line(&format!("  9. commit what is approved to the hub ({})", plan.items.len()))?;
         output.line("  q. quit")?;
@@ -60,8 +61,13 @@ pub(crate) fn run(
                 }
             }
             "q" | "Q" => return Ok(0),
-            "2" => note("2 is the documents' reflect: it asks a model, which this build cannot"),
-            other => note(&format!("{:?} is none of 8, 9, q", printable(other, 40))),
+            // What cannot be asked is told, and the menu comes again.
+            "2" => {
+                if let Err(failure) = super::ask::extract(place, &trace, output) {
+                    failure.report(false);
+                }
+            }
+            other => note(&format!("{:?} is none of 2, 8, 9, q", printable(other, 40))),
         }
     }
 }

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps")]
 
 mod append;
+#[cfg(feature = "model")]
+mod asking;
 mod common;
 mod import;
 mod log;

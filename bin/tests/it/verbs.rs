@@ -159,7 +159,7 @@ fn the_demo_runs_and_leaves_a_first_one_alone() {
     let place = Place::new();
     let ran = place.run(&["demo"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    assert!(ran.out.starts_with("1. import: ") && ran.out.contains("\n8. verify: "), "{}", ran.out);
+    assert!(ran.out.starts_with("1. import: ") && ran.out.contains("\n12. verify: "), "{}", ran.out);
     assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), 0, "nothing is left of it");
     let ran = place.run(&["demo", "there"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
