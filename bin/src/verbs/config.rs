@@ -269,20 +269,34 @@ pub(crate) fn example(output: &mut Output) -> Result<u8, Failure> {
 }
 
 pub(crate) fn run(place: &Place, output: &mut Output) -> Result<u8, Failure> {
+    let rows = place.settings.origins.iter().map(|(key, value, origin)| (*key, value.clone(), origin.clone()));
+    let rows = rows.chain(model_variables());
     if output.json {
-        let rows: Vec<_> = place
-            .settings
-            .origins
-            .iter()
+        let rows: Vec<_> = rows
             .map(|(key, value, origin)| serde_json::json!({ "key": key, "value": value, "origin": origin }))
             .collect();
         output.array(&rows)?;
         return Ok(0);
     }
-    for (key, value, origin) in &place.settings.origins {
-        output.line(&format!("{key:<22} {:<24} {}", printable(value, 80), printable(origin, 4_096)))?;
+    for (key, value, origin) in rows {
+        output.line(&format!("{key:<24} {:<24} {}", printable(&value, 80), printable(&origin, 4_096)))?;
     }
     Ok(0)
+}
+
+/// What the environment alone says: which models to ask, and where.
+#[cfg(feature = "model")]
+fn model_variables() -> impl Iterator<Item = (&'static str, String, String)> {
+    use cognilog::model::openai::OpenAiSettings;
+    OpenAiSettings::shown(|name| std::env::var(name).ok()).into_iter().map(|(name, value)| match value {
+        Some(value) => (name, value, "environment".to_owned()),
+        None => (name, "-".to_owned(), "default".to_owned()),
+    })
+}
+
+#[cfg(not(feature = "model"))]
+fn model_variables() -> impl Iterator<Item = (&'static str, String, String)> {
+    std::iter::empty()
 }
 
 fn example_file() -> String {

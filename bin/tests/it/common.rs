@@ -58,6 +58,11 @@ impl Place {
         command.args(arguments).current_dir(self.folder.path()).env_remove("COGNILOG_STORE");
         // Settings of whoever runs the tests stay out of them.
         command.env("XDG_CONFIG_HOME", self.path("settings")).env_remove("RUST_BACKTRACE");
+        let endpoint = ["OPENAI_BASE_URL", "OPENAI_API_KEY"];
+        let models = ["COGNILOG_MODEL", "COGNILOG_MODEL_STRONG", "COGNILOG_EMBEDDING_MODEL"];
+        for name in endpoint.iter().chain(&models) {
+            command.env_remove(name);
+        }
         command
     }
 

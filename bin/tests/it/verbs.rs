@@ -82,7 +82,7 @@ fn settings_have_a_value_and_an_origin() {
     assert_eq!(of(&place, &[], "log.wait_seconds"), pair("5", stores.to_str().unwrap()));
     assert_eq!(of(&place, &[], "import.owner"), pair("me", users.to_str().unwrap()));
     assert_eq!(of(&place, &["--wait", "500ms"], "log.wait_seconds"), pair("0.5", "--wait"));
-    assert_eq!(place.ok(&["config"]).lines().count(), 14);
+    assert_eq!(place.ok(&["config"]).lines().count(), 14 + 5);
 
     let wrong = |text: &str, expect: &str| {
         place.write(".cognilog/cognilog.toml", text);
@@ -104,12 +104,36 @@ fn settings_have_a_value_and_an_origin() {
 }
 
 #[test]
+fn the_model_endpoint_is_of_the_environment_alone_and_its_key_is_not_shown() {
+    let place = Place::with_store();
+    let check = |variable: &str, value: &str, expect: &str| {
+        for arguments in [&["config"][..], &["--json", "config"]] {
+            let output = place.command(arguments).env(variable, value).output().unwrap();
+            let out = String::from_utf8(output.stdout).unwrap();
+            let line = out.lines().find(|line| line.contains(variable)).unwrap_or(&out);
+            assert!(line.contains(expect) && line.contains("environment"), "{variable}={value}: {line}");
+            assert!(!out.contains("secret"), "{out}");
+        }
+    };
+    check("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1/", "http://127.0.0.1:8080/v1");
+    check("OPENAI_BASE_URL", "http://me:secret@127.0.0.1:8080/v1", "[not valid]");
+    check("OPENAI_API_KEY", "secret", "[key]");
+    check("COGNILOG_MODEL", "small", "small");
+    check("COGNILOG_MODEL_STRONG", "large", "large");
+    check("COGNILOG_EMBEDDING_MODEL", "vectors", "vectors");
+    // Whoever hands over a store cannot have the reader's key sent elsewhere.
+    place.write(".cognilog/cognilog.toml", "[model]\nbase_url = \"http://127.0.0.1:1/v1\"\n");
+    assert_eq!(place.run(&["config"]).code, 2);
+}
+
+#[test]
 fn the_example_of_the_settings_is_taken_as_it_is() {
     let place = Place::with_store();
     let example = place.ok(&["config", "--example"]);
     place.write(".cognilog/cognilog.toml", &example);
     let rows = place.json(&["config"]);
-    for row in rows.as_array().unwrap() {
+    // The variables of the model endpoint are of the environment alone, and have no section.
+    for row in rows.as_array().unwrap().iter().filter(|row| row["key"].as_str().unwrap().contains('.')) {
         assert!(row["origin"].as_str().unwrap().ends_with("cognilog.toml"), "{row}");
         let (section, key) = row["key"].as_str().unwrap().split_once('.').unwrap();
         assert!(example.contains(&format!("[{section}]\n")) && example.contains(&format!("\n{key} = ")), "{row}");

@@ -69,6 +69,20 @@ impl OpenAiSettings {
         })
     }
 
+    /// Each of [`VARIABLES`] as it may be shown to people: the key as a word for it, a base URL that is not valid as that.
+    #[must_use]
+    pub fn shown(lookup: impl Fn(&str) -> Option<String>) -> Vec<(&'static str, Option<String>)> {
+        let show = |name: &str, value: String| match name {
+            "OPENAI_API_KEY" => "[key]".to_owned(),
+            "OPENAI_BASE_URL" => {
+                parse_base_url(value.trim()).map_or_else(|_| "[not valid]".to_owned(), |url| url.to_string())
+            }
+            _ => value.trim().to_owned(),
+        };
+        let value = |name: &str| lookup(name).filter(|value| !value.trim().is_empty()).map(|value| show(name, value));
+        VARIABLES.iter().map(|(name, _)| (*name, value(name))).collect()
+    }
+
     /// The same settings with these limits.
     #[must_use]
     pub fn with_limits(mut self, limits: ModelLimits) -> OpenAiSettings {
