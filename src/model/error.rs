@@ -29,6 +29,14 @@ pub enum ModelError {
         /// What the system said.
         reason: String,
     },
+    /// The certificate of the other end was not accepted; nothing was sent.
+    #[error("{endpoint} is not trusted: {reason}")]
+    Untrusted {
+        /// Whom.
+        endpoint: String,
+        /// What is wrong with the certificate.
+        reason: String,
+    },
     /// The deadline passed.
     #[error(
         "{endpoint} gave no whole answer within {}: {bytes_received} bytes of attempt {attempts} had come",
@@ -137,6 +145,7 @@ impl ModelError {
             ModelError::Configuration { .. } => "model_not_configured",
             ModelError::InvalidRequest { .. } => "model_request_invalid",
             ModelError::Unreachable { .. } => "model_unreachable",
+            ModelError::Untrusted { .. } => "model_untrusted",
             ModelError::TimedOut { .. } => "model_timed_out",
             ModelError::RateLimited { .. } => "model_rate_limited",
             ModelError::Unauthorised { .. } => "model_unauthorised",
@@ -158,6 +167,9 @@ impl ModelError {
                  and OPENAI_API_KEY where it wants a key"
             }
             ModelError::Unreachable { .. } => "see that the endpoint runs and that OPENAI_BASE_URL names it",
+            ModelError::Untrusted { .. } => {
+                "see that OPENAI_BASE_URL names whom you mean, and that the system knows who signed its certificate"
+            }
             ModelError::TimedOut { .. } => "try again, allow more time, or ask a smaller model",
             ModelError::RateLimited { quota_exhausted: true, .. } => "see to the account of the endpoint",
             ModelError::RateLimited { .. } | ModelError::Failed { .. } => "try again later",

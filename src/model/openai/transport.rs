@@ -192,12 +192,15 @@ struct Exchange {
 
 impl Exchange {
     async fn run(self) -> Result<Answer, ModelError> {
-        let unreachable = |endpoint: &str, error: reqwest::Error| ModelError::Unreachable {
-            endpoint: endpoint.to_owned(),
-            reason: chain(&error.without_url()),
+        let broken = |endpoint: &str, error: reqwest::Error| {
+            let (endpoint, error) = (endpoint.to_owned(), error.without_url());
+            match refused_certificate(&error) {
+                Some(reason) => ModelError::Untrusted { endpoint, reason },
+                None => ModelError::Unreachable { endpoint, reason: chain(&error) },
+            }
         };
         let Ok(_place) = self.places.acquire().await else { return Err(ended(self.endpoint)) };
-        let response = self.request.send().await.map_err(|error| unreachable(&self.endpoint, error))?;
+        let response = self.request.send().await.map_err(|error| broken(&self.endpoint, error))?;
         let mut answer = Answer {
             status: response.status().as_u16(),
             retry_after: header(&response, &reqwest::header::RETRY_AFTER),
@@ -208,7 +211,7 @@ impl Exchange {
         let whole = response.status().is_success();
         let bytes_max = if whole { self.answer_bytes_max } else { self.error_bytes_max };
         let mut response = response;
-        while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&self.endpoint, error))? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| broken(&self.endpoint, error))? {
             self.received.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             let free = bytes_max - answer.body.len();
             if chunk.len() > free {
@@ -226,6 +229,17 @@ impl Exchange {
 
 fn header(response: &Response, name: &reqwest::header::HeaderName) -> Option<String> {
     response.headers().get(name).and_then(|value| value.to_str().ok()).map(|value| value.trim().to_owned())
+}
+
+/// What is wrong with the other end's certificate, where an error comes from that: trying again does not mend it.
+fn refused_certificate(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(rustls::Error::InvalidCertificate(reason)) = error.downcast_ref() {
+        return Some(format!("its certificate is not accepted ({reason})"));
+    }
+    // An error of reading and writing leaves the one that it carries out of `source`.
+    let carried = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    let found = carried.and_then(|carried| refused_certificate(carried));
+    found.or_else(|| error.source().and_then(refused_certificate))
 }
 
 /// An error with its causes, in one line.

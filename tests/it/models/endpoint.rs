@@ -36,12 +36,16 @@ pub(crate) fn open(server: &Loopback, limits: ModelLimits) -> OpenAi {
 }
 
 fn open_at(base_url: &str, limits: ModelLimits) -> OpenAi {
+    OpenAi::new(settings_at(base_url).with_limits(limits)).unwrap()
+}
+
+fn settings_at(base_url: &str) -> OpenAiSettings {
     let settings = OpenAiSettings::from_lookup(|name| match name {
         "OPENAI_BASE_URL" => Some(base_url.to_owned()),
         "OPENAI_API_KEY" => Some(KEY.to_owned()),
         _ => None,
     });
-    OpenAi::new(settings.unwrap().with_limits(limits)).unwrap()
+    settings.unwrap()
 }
 
 fn said(text: &str) -> Act {
@@ -239,19 +243,53 @@ fn endpoints_that_are_not_there() {
     let error = model.complete(&ChatRequest::user("hello")).unwrap_err();
     assert_eq!((error.code(), error.may_retry()), ("model_unreachable", true), "{error}");
     assert_no_key(&error);
-    // A server that speaks no TLS. A machine without certificates says so before anything is sent.
+    // A server that speaks no TLS.
     let server = Loopback::script(vec![said("hi")]);
-    let settings = OpenAiSettings::from_lookup(|name| {
-        (name == "OPENAI_BASE_URL").then(|| format!("https://{}/v1", server.address()))
-    });
-    match OpenAi::new(settings.unwrap().with_limits(limits())) {
-        Ok(endpoint) => {
-            let error = endpoint.chat_model("small").complete(&ChatRequest::user("hello")).unwrap_err();
-            assert_eq!(error.code(), "model_unreachable", "{error}");
-        }
+    check_tls(&format!("https://{}/v1", server.address()), "model_unreachable");
+    assert!(server.seen().is_empty());
+}
+
+/// Asks an endpoint over TLS. A machine that has no certificates says so before anything is sent.
+fn check_tls(base_url: &str, expect: &str) {
+    let settings = settings_at(base_url).with_limits(limits());
+    let outcome = OpenAi::new(settings)
+        .map(|endpoint| endpoint.chat_model("small").complete(&ChatRequest::user("hello")).unwrap_err());
+    match outcome {
+        Ok(error) => assert_eq!(error.code(), expect, "{error}"),
         Err(error) => assert_eq!(error.code(), "model_not_configured", "{error}"),
     }
-    assert!(server.seen().is_empty());
+}
+
+#[test]
+fn an_endpoint_that_nobody_vouches_for_is_told_nothing() {
+    use std::io::Read;
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let config = std::sync::Arc::new(config);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base_url = format!("https://localhost:{}/v1", listener.local_addr().unwrap().port());
+    let heard = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let all = std::sync::Arc::clone(&heard);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = rustls::ServerConnection::new(std::sync::Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, stream.unwrap());
+            let mut text = Vec::new();
+            // The client breaks the handshake off, which is an error at this end.
+            let _ = stream.read_to_end(&mut text);
+            all.lock().unwrap().push(text);
+        }
+    });
+    check_tls(&base_url, "model_untrusted");
+    // It was tried once at the most, and nothing came through.
+    let heard = heard.lock().unwrap();
+    assert!(heard.len() <= 1 && heard.iter().all(Vec::is_empty), "{heard:?}");
 }
 
 #[test]
