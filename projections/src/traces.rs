@@ -111,6 +111,17 @@ pub struct SideBranches {
     pub open: Option<OpenBranch>,
     /// Sources that each trigger has asked for in vain: it does not ask for them again.
     pub asked: BTreeMap<String, BTreeSet<(i64, String)>>,
+    /// Messages and queries that there were when knowledge was last extracted.
+    pub extracted: u64,
+}
+
+impl TraceCounts {
+    /// Messages and queries: what a side branch has to go by.
+    #[must_use]
+    pub fn content(&self) -> u64 {
+        let kinds = [EventKind::Message, EventKind::Query];
+        kinds.iter().filter_map(|kind| self.by_type.get(kind.as_str())).sum()
+    }
 }
 
 impl SideBranches {
@@ -170,7 +181,7 @@ impl Fold for Traces {
     }
 
     fn version(&self) -> u32 {
-        2
+        3
     }
 
     fn scope(&self) -> Scope {
@@ -293,7 +304,15 @@ fn side_branches(rows: &mut ChangeSet<'_>, body: &Body<'_>) {
                 (open.failure, open.failed) = (Some(unparsed.reason.as_str().to_owned()), true);
             }
         }
-        Body::SideBranchFinished(finished) => branches.finish(finished.branch_id.as_str()),
+        Body::SideBranchFinished(finished) => {
+            let extraction = SideBranch::Extraction.as_str();
+            if branches.open.as_ref().is_some_and(|open| open.branch_type == extraction)
+                && finished.outcome.as_str() == "done"
+            {
+                branches.extracted = stored::<TraceCounts>(rows.get(b"c")).unwrap_or_default().content();
+            }
+            branches.finish(finished.branch_id.as_str());
+        }
         Body::Evaluation(evaluation) if branches.open.is_some() || !branches.asked.is_empty() => {
             let query = evaluation.query_sequence.to_native();
             evaluation.assessments.iter().for_each(|judged| branches.assessed(query, judged.source_id.as_str()));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use cognilog_core::event::{
-    AskedSources, Event, EventKind, GoalStatus, SideBranchFinished, SideBranchStarted, Trigger, TriggerFired,
+    AskedSources, Event, GoalStatus, SideBranchFinished, SideBranchStarted, Trigger, TriggerFired,
 };
 use cognilog_core::side_branch::{
     AfterFailure, QuerySourceKey, SideBranch, TriggerSituation, after_failure, evaluates_first, plan,
@@ -70,11 +70,10 @@ fn pending(view: &View<'_>, number: Option<u64>) -> Result<BTreeSet<QuerySourceK
     Ok(sources.flat_map(|(sequence, ids)| ids.into_iter().map(move |id| (sequence, id))).collect())
 }
 
-fn has_content(view: &View<'_>, number: Option<u64>) -> Result<bool, StoreError> {
-    let Some(number) = number else { return Ok(false) };
-    let counts = traces::counts(view, number).map_err(as_store_error)?.unwrap_or_default();
-    let content = [EventKind::Message, EventKind::Query];
-    Ok(content.iter().any(|kind| counts.by_type.get(kind.as_str()).is_some_and(|count| *count > 0)))
+/// Messages and queries of the trace.
+fn content(view: &View<'_>, number: Option<u64>) -> Result<u64, StoreError> {
+    let Some(number) = number else { return Ok(0) };
+    Ok(traces::counts(view, number).map_err(as_store_error)?.unwrap_or_default().content())
 }
 
 /// What a trigger queues now.
@@ -86,13 +85,15 @@ fn queued_by(
 ) -> Result<Vec<SideBranch>, StoreError> {
     let branches = branches(view, number)?;
     let nothing = BTreeSet::new();
+    let content = content(view, number)?;
     Ok(plan(
         trigger,
         &TriggerSituation {
             pending: &pending(view, number)?,
             asked: branches.asked.get(trigger.as_str()).unwrap_or(&nothing),
             queued: &branches.types(),
-            has_content: has_content(view, number)?,
+            has_content: content > 0,
+            has_new_content: content > branches.extracted,
             enable_extraction: config.enable_extraction,
             enable_completion_extraction: config.enable_completion_extraction,
         },
@@ -201,10 +202,10 @@ impl Command for TakeNext {
             (None, Some(queued)) => (queued.branch_type.clone(), queued.trigger.clone()),
             (None, None) => return Ok((Decision::default(), Ok(Next::Nothing))),
         };
-        // A person's own asking knows no before.
-        let before = branches.asked.get(&trigger).filter(|_| self.manual.is_none());
+        // A person who asks for an evaluation knows no before.
+        let before = branches.asked.get(&trigger).filter(|_| self.manual != Some(SideBranch::Evaluation));
         let pending = pending(view, number)?;
-        if let (None, Some(next)) = (self.manual, SideBranch::from_word(&branch_type))
+        if let Some(next) = SideBranch::from_word(&branch_type)
             && evaluates_first(next, &pending, before.unwrap_or(&BTreeSet::new()))
         {
             branch_type = SideBranch::Evaluation.as_str().to_owned();

@@ -367,7 +367,8 @@ impl<'e> TraceSession<'e> {
         Ok(None)
     }
 
-    /// Begins a branch that a person asks for, whatever is queued; none when it has nothing to ask.
+    /// Begins a branch that a person asks for, whatever is queued; none when it has nothing to ask. Before a compression
+    /// the evaluation of what is pending is handed out: ask again when it is settled.
     ///
     /// # Errors
     /// Another branch is under way. As [`TraceSession::next_side_branch`] else.

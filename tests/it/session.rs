@@ -470,6 +470,39 @@ fn a_dead_model_blocks_neither_compression_nor_end() {
 }
 
 #[test]
+fn the_same_messages_are_not_extracted_from_twice_before_a_compression() {
+    let acts = [
+        Act::Message,
+        Act::Context(1_001),
+        Act::Next("reflection 1 compression"),
+        Act::Reply(Reply::Text(EXTRACTIONS)),
+        Act::Next("compression 1 compression"),
+        Act::GiveUp,
+        Act::Context(1_001),
+        Act::Next("compression 1 compression"),
+        Act::GiveUp,
+        // A new message is reason enough.
+        Act::Message,
+        Act::Context(1_001),
+        Act::Next("reflection 1 compression"),
+    ];
+    let expect = [
+        "trigger_fired compression [reflection,compression]",
+        "side_branch_started reflection 1",
+        "extraction_pending",
+        "side_branch_finished done",
+        "side_branch_started compression 1",
+        "side_branch_finished failed",
+        "trigger_fired compression [compression]",
+        "side_branch_started compression 1",
+        "side_branch_finished failed",
+        "trigger_fired compression [reflection,compression]",
+        "side_branch_started reflection 1",
+    ];
+    check(&knowledge(true, true), &acts, &expect, &[]);
+}
+
+#[test]
 fn the_error_of_a_reply_is_shown_in_the_next_try() {
     let mut play = Play::new(knowledge(true, true));
     for act in [
@@ -605,6 +638,14 @@ fn a_person_can_ask_out_of_turn() {
     play.session().take_reply(&task, &judge(&[(2, "a", "neutral")]).as_str().into()).unwrap();
     assert!(play.session().begin_side_branch(SideBranch::Evaluation).unwrap().is_none());
     assert!(play.missing().is_empty());
+
+    // Before a compression comes the evaluation, tried once.
+    play.act(&Act::Focus("2", &["b"]));
+    for expect in [SideBranch::Evaluation, SideBranch::Compression] {
+        let task = play.session().begin_side_branch(SideBranch::Compression).unwrap().unwrap();
+        assert_eq!(task.branch, expect);
+        play.session().give_up(&task, "no").unwrap();
+    }
 }
 
 #[test]

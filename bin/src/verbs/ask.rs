@@ -24,6 +24,8 @@ pub(crate) fn run(
     let mut options = AskOptions::default();
     options.blind = arguments.blind;
     options.deadline = arguments.deadline.map(Duration::from_secs);
+    options.conversation_bytes_max = arguments.conversation_bytes;
+    options.tokens_max = arguments.tokens_max;
     ask(place, &trace, branch, &*model(arguments.model.as_deref())?, &options, output)
 }
 
