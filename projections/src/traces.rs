@@ -274,6 +274,14 @@ impl Fold for Traces {
 
 /// What an event does to the side branches.
 fn side_branches(rows: &mut ChangeSet<'_>, body: &Body<'_>) {
+    use Body::{Evaluation, ReplyUnparsed, SideBranchFinished, SideBranchStarted, TriggerFired};
+    // Most events are none of these: the row is not even looked at.
+    if !matches!(
+        body,
+        TriggerFired(_) | SideBranchStarted(_) | ReplyUnparsed(_) | SideBranchFinished(_) | Evaluation(_)
+    ) {
+        return;
+    }
     let before: SideBranches = stored(rows.get(b"b")).unwrap_or_default();
     let mut branches = before.clone();
     match body {

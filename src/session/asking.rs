@@ -1,6 +1,7 @@
 //! Asking a model for a side branch, where cognilog itself does it: for hosts that leave it to the session, and for the
 //! verbs `evaluate` and `extract`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cognilog_core::event::JsonText;
@@ -51,7 +52,7 @@ impl TraceSession<'_> {
         }
         messages.push(ChatMessage { role: Role::User, content: task.prompt.clone() });
         let mut request = ChatRequest::new(messages);
-        if let Some((name, schema)) = reply_schema(task.branch) {
+        if let Some((name, schema)) = reply_schema(task) {
             request = request.with_reply_schema(name, schema);
         }
         request.tokens_max = options.tokens_max;
@@ -113,22 +114,33 @@ impl From<ChatReply> for BranchReply {
     }
 }
 
-/// The form of a branch's reply as a JSON schema, with the documents' keys; free objects such as `tags` are left out,
+/// Ids that a schema lists at the most: endpoints limit the values of a schema, and a long list helps no model.
+const LISTED_IDS_MAX: usize = 100;
+
+/// The form of a branch's reply as a JSON schema, with the documents' keys; the queries and sources that are asked for are
+/// listed, so that a model which is bound to the schema cannot name others. Free objects such as `tags` are left out,
 /// because a strict schema cannot have them.
-fn reply_schema(branch: SideBranch) -> Option<(&'static str, Value)> {
+fn reply_schema(task: &SideBranchTask) -> Option<(&'static str, Value)> {
     let object = |properties: Value| {
         let keys: Vec<&String> = properties.as_object().into_iter().flat_map(|map| map.keys()).collect();
         json!({"type": "object", "properties": properties, "required": keys, "additionalProperties": false})
     };
     let list = |items: Value| json!({"type": "array", "items": items});
     let text = json!({"type": "string"});
-    match branch {
+    match task.branch {
         SideBranch::Evaluation => {
+            let queries: BTreeSet<i64> = task.asked.iter().map(|(query, _)| *query).collect();
+            let sources: BTreeSet<&String> = task.asked.iter().flat_map(|(_, sources)| sources).collect();
+            let (mut query, mut source) = (json!({"type": "integer"}), text.clone());
+            if queries.len() + sources.len() <= LISTED_IDS_MAX {
+                query["enum"] = json!(queries);
+                source["enum"] = json!(sources);
+            }
             let statuses = ["irrelevant", "unused", "helpful", "harmful", "neutral"];
             let assessment = object(json!({
-                "source_id": text, "status": {"type": "string", "enum": statuses}, "reason": text,
+                "source_id": source, "status": {"type": "string", "enum": statuses}, "reason": text,
             }));
-            let evaluation = object(json!({"query_sequence": {"type": "integer"}, "assessments": list(assessment)}));
+            let evaluation = object(json!({"query_sequence": query, "assessments": list(assessment)}));
             Some(("evaluations", object(json!({"evaluations": list(evaluation)}))))
         }
         SideBranch::Extraction => {

@@ -718,6 +718,10 @@ fn a_model_is_asked_with_the_conversation_before_the_prompt() {
     let schemas: Vec<String> =
         requests.iter().map(|request| request.reply_schema.as_ref().unwrap().name.clone()).collect();
     assert_eq!(schemas, ["evaluations", "evaluations", "extractions"]);
+    let schema = &requests[0].reply_schema.as_ref().unwrap().schema;
+    let evaluation = &schema["properties"]["evaluations"]["items"]["properties"];
+    assert_eq!(evaluation["query_sequence"]["enum"], json!([2]));
+    assert_eq!(evaluation["assessments"]["items"]["properties"]["source_id"]["enum"], json!(["a"]));
 
     // What was asked of which model, and what it cost, is on the events.
     let events = play.events();

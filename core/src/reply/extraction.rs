@@ -176,7 +176,8 @@ impl Taking {
             Member::Ambiguous => return Err(Dropped::DuplicateKey { key: "content".to_owned() }),
             content => content.one().and_then(Value::as_text).unwrap_or_default(),
         };
-        if content.trim().is_empty() {
+        // A text without a letter or digit is a place holder that was copied from the prompt.
+        if !content.chars().any(char::is_alphanumeric) {
             return Err(Dropped::NoContent { place: format!("extraction {index}") });
         }
         let types = match (item.get("types"), item.get("type")) {

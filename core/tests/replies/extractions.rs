@@ -115,6 +115,12 @@ fn what_is_accepted() {
         "nothing_accepted",
         &["extraction 0: no text in `content`", "item 1 is a number, not an object"],
     );
+    // A place holder that was copied from the prompt.
+    check(
+        r#"{"extractions": [{"types": ["tool"], "content": "…"}, {"types": ["tool"], "content": "..."}]}"#,
+        "nothing_accepted",
+        &["extraction 0: no text in `content`", "extraction 1: no text in `content`"],
+    );
     check(
         r#"{"extractions": [{"types": ["tool"], "content": "a"}, {"types": ["tool"], "content": "b"#,
         "tool a -",
