@@ -66,3 +66,19 @@ impl Default for KnowledgeConfig {
         }
     }
 }
+
+/// Templates of prompts that stand above those of the run's configuration, such as those of a person who asks; see
+/// [`crate::prompts`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptTemplates {
+    /// The language, instead of the run's.
+    pub language: Option<PromptLanguage>,
+    /// The evaluation's.
+    pub evaluation: Option<String>,
+    /// That of the extraction before a compression.
+    pub extraction: Option<String>,
+    /// That of the extraction when the task has ended.
+    pub completion_extraction: Option<String>,
+    /// The compression's.
+    pub compression: Option<String>,
+}

@@ -13,7 +13,7 @@ mod reading;
 
 pub use asking::{AskOptions, AskedBranch};
 pub use cognilog_core::side_branch::SideBranch;
-pub use config::{EVALUATION_RETRIES_MAX, KnowledgeConfig, RunConfig};
+pub use config::{EVALUATION_RETRIES_MAX, KnowledgeConfig, PromptTemplates, RunConfig};
 pub use hub::{Answer, KnowledgeSource, Question};
 
 use std::collections::BTreeMap;
@@ -166,6 +166,7 @@ pub struct TraceSession<'e> {
     trace: TraceId,
     config: RunConfig,
     memory: Option<String>,
+    templates: PromptTemplates,
     sink: Option<&'e dyn CommitSink>,
 }
 
@@ -196,7 +197,14 @@ impl Engine {
             ..TraceStarted::default()
         };
         self.append(trace, [started])?;
-        Ok(TraceSession { engine: self, trace: trace.clone(), config: start.config, memory: None, sink: None })
+        Ok(TraceSession {
+            engine: self,
+            trace: trace.clone(),
+            config: start.config,
+            memory: None,
+            templates: PromptTemplates::default(),
+            sink: None,
+        })
     }
 
     /// Goes on with a trace, with the configuration that it recorded, after a crash too. A trace that was imported and
@@ -209,7 +217,14 @@ impl Engine {
         let (info, _) = self.trace_start(trace)?.ok_or_else(missing)?;
         // What another build wrote there and this one cannot read is left to its defaults.
         let config = info.config.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        Ok(TraceSession { engine: self, trace: trace.clone(), config, memory: None, sink: None })
+        Ok(TraceSession {
+            engine: self,
+            trace: trace.clone(),
+            config,
+            memory: None,
+            templates: PromptTemplates::default(),
+            sink: None,
+        })
     }
 
     fn trace_start(&self, trace: &TraceId) -> Result<Option<(TraceInfo, bool)>, Error> {
@@ -239,6 +254,13 @@ impl<'e> TraceSession<'e> {
     #[must_use]
     pub fn with_memory(mut self, memory: impl Into<String>) -> TraceSession<'e> {
         self.memory = Some(memory.into());
+        self
+    }
+
+    /// Overrides prompts, for this session alone.
+    #[must_use]
+    pub fn with_templates(mut self, templates: PromptTemplates) -> TraceSession<'e> {
+        self.templates = templates;
         self
     }
 
@@ -497,23 +519,30 @@ impl<'e> TraceSession<'e> {
             ..PromptData::default()
         };
         let snapshot = self.engine.snapshot()?;
-        let knowledge = &self.config.knowledge;
-        let (kind, template) = match (branch, trigger) {
+        let (knowledge, own) = (&self.config.knowledge, &self.templates);
+        let (kind, template, configured) = match (branch, trigger) {
             (SideBranch::Evaluation, _) => {
                 data.queries = self.asked_queries(&snapshot, &open.asked)?;
-                (PromptKind::Evaluation, None)
+                (PromptKind::Evaluation, &own.evaluation, "")
             }
-            (SideBranch::Compression, _) => (PromptKind::Compression, None),
+            (SideBranch::Compression, _) => (PromptKind::Compression, &own.compression, ""),
             (SideBranch::Extraction, trigger) => {
                 data.injected = self.injected(&snapshot)?.into_iter().rev().take(INJECTED_SHOWN_MAX).rev().collect();
                 data.memory = self.memory.clone();
                 match trigger {
-                    Trigger::COMPRESSION => (PromptKind::Extraction, Some(knowledge.reflect_prompt.as_str())),
-                    _ => (PromptKind::CompletionExtraction, Some(knowledge.completion_reflect_prompt.as_str())),
+                    Trigger::COMPRESSION => {
+                        (PromptKind::Extraction, &own.extraction, knowledge.reflect_prompt.as_str())
+                    }
+                    _ => (
+                        PromptKind::CompletionExtraction,
+                        &own.completion_extraction,
+                        knowledge.completion_reflect_prompt.as_str(),
+                    ),
                 }
             }
         };
-        let prompt = prompt(kind, self.config.prompt_language, template, &data)?;
+        let language = own.language.unwrap_or(self.config.prompt_language);
+        let prompt = prompt(kind, language, Some(template.as_deref().unwrap_or(configured)), &data)?;
         let (branch_id, attempt) = (open.branch_id, open.attempt);
         Ok(SideBranchTask { branch_id, branch, trigger, attempt, prompt, asked: open.asked })
     }

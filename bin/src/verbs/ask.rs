@@ -1,12 +1,15 @@
 //! `evaluate` and `extract`: a model is asked about a trace now, whatever is queued.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cognilog::TraceId;
 use cognilog::model::ChatModel;
-use cognilog::session::{AskOptions, BranchOutcome, SideBranch, SideBranchTask};
+use cognilog::prompts::PromptLanguage;
+use cognilog::session::{AskOptions, BranchOutcome, PromptTemplates, SideBranch, SideBranchTask};
 
 use super::Place;
+use super::config::WorkflowSettings;
 use crate::arguments::AskArguments;
 use crate::failure::Failure;
 use crate::output::{Output, note, printable};
@@ -43,10 +46,11 @@ fn ask(
     options: &AskOptions,
     output: &mut Output,
 ) -> Result<u8, Failure> {
+    let templates = templates(&place.settings.workflow)?;
     // Tries are bounded by the configuration of the trace; a failed one leaves the branch open for the next.
     loop {
         let engine = place.write()?;
-        let session = engine.resume_trace(trace)?;
+        let session = engine.resume_trace(trace)?.with_templates(templates.clone());
         if !options.blind && session.conversation(options.conversation_bytes_max)?.is_empty() {
             return Err(cognilog::Error::NoMessages { trace: trace.to_string() }.into());
         }
@@ -74,6 +78,20 @@ fn ask(
         }
         engine.close()?;
     }
+}
+
+/// The prompts of the settings; a file that cannot be read is an error before anything is asked.
+fn templates(settings: &WorkflowSettings) -> Result<PromptTemplates, Failure> {
+    let read = |path: &Option<PathBuf>| match path {
+        Some(path) => std::fs::read_to_string(path).map(Some).map_err(|error| Failure::io("read", path, &error)),
+        None => Ok(None),
+    };
+    Ok(PromptTemplates {
+        language: settings.language.as_deref().and_then(PromptLanguage::from_word),
+        evaluation: read(&settings.evaluation_prompt)?,
+        completion_extraction: read(&settings.extraction_prompt)?,
+        ..PromptTemplates::default()
+    })
 }
 
 fn report(task: &SideBranchTask, outcome: &BranchOutcome, missing: usize, output: &mut Output) -> Result<u8, Failure> {

@@ -14,7 +14,7 @@ use crate::output::{Output, note, printable, shown};
 const FILE: &str = "cognilog.toml";
 
 /// Every key of the file with its meaning and an example; the example file and the check of keys are made from it.
-const KEYS: [(&str, &str, &str, &str); 14] = [
+const KEYS: [(&str, &str, &str, &str); 17] = [
     ("log", "wait_seconds", "10", "Seconds to wait for another writer before exit code 4."),
     ("import", "time_zone", "\"Asia/Shanghai\"", "The zone of times without one; UTC when it is not set."),
     ("import", "identity", "\"researcher\"", "The identity whose memory imported traces share."),
@@ -34,7 +34,18 @@ const KEYS: [(&str, &str, &str, &str); 14] = [
         "The hub's names of a record's fields; \"\" leaves one out.",
     ),
     ("hub", "timeout_seconds", "30", "Seconds for one item, from connecting to the end of the answer."),
+    (
+        "workflow",
+        "language",
+        "\"auto\"",
+        "Of the prompts of `evaluate` and `extract`: \"zh\", \"en\", or that of the task.",
+    ),
+    ("workflow", "evaluation_prompt", "\"/path/to/evaluation.md\"", "A file with the template of `evaluate`'s prompt."),
+    ("workflow", "extraction_prompt", "\"/path/to/extraction.md\"", "A file with the template of `extract`'s prompt."),
 ];
+
+/// What `[workflow]` `language` may be.
+const LANGUAGES: [&str; 3] = ["auto", "zh", "en"];
 
 /// What `[hub]` `sink` may be.
 const SINKS: [&str; 2] = ["directory", "http"];
@@ -54,6 +65,16 @@ struct File {
     review: ReviewSection,
     #[serde(default)]
     hub: HubSettings,
+    #[serde(default)]
+    workflow: WorkflowSettings,
+}
+
+/// The section `[workflow]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct WorkflowSettings {
+    pub(crate) language: Option<String>,
+    pub(crate) evaluation_prompt: Option<PathBuf>,
+    pub(crate) extraction_prompt: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -102,6 +123,7 @@ pub(crate) struct Settings {
     pub(crate) folder: Option<PathBuf>,
     pub(crate) pending_days: Option<u32>,
     pub(crate) hub: HubSettings,
+    pub(crate) workflow: WorkflowSettings,
     origins: Vec<(&'static str, String, String)>,
 }
 
@@ -117,6 +139,7 @@ impl Settings {
             folder: None,
             pending_days: None,
             hub: HubSettings::default(),
+            workflow: WorkflowSettings::default(),
             origins: Vec::new(),
         };
         let mut origins: Vec<(&'static str, String, String)> = KEYS
@@ -126,6 +149,7 @@ impl Settings {
         origins[0].1 = "10".to_owned();
         origins[6].1 = "30".to_owned();
         origins[13].1 = "30".to_owned();
+        origins[14].1 = "auto".to_owned();
         let users = user_folder().map(|folder| folder.join(FILE)).filter(|path| is_ours(path));
         for path in users.into_iter().chain(store.map(|store| store.join(FILE))) {
             let Some(file) = read(&path)? else { continue };
@@ -151,6 +175,16 @@ impl Settings {
             take(11, hub.header_variable.clone());
             take(12, hub.fields.as_ref().map(|fields| serde_json::json!(fields).to_string()));
             take(13, hub.timeout_seconds.map(|seconds| seconds.to_string()));
+            let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+            take(14, file.workflow.language.clone());
+            take(15, path(&file.workflow.evaluation_prompt));
+            take(16, path(&file.workflow.extraction_prompt));
+            let before = std::mem::take(&mut settings.workflow);
+            settings.workflow = WorkflowSettings {
+                language: file.workflow.language.or(before.language),
+                evaluation_prompt: file.workflow.evaluation_prompt.or(before.evaluation_prompt),
+                extraction_prompt: file.workflow.extraction_prompt.or(before.extraction_prompt),
+            };
             settings.pending_days = review.pending_days.or(settings.pending_days);
             let before = std::mem::take(&mut settings.hub);
             settings.hub = HubSettings {
@@ -237,6 +271,12 @@ fn read(path: &Path) -> Result<Option<File>, Failure> {
         return Err(wrong(format!(
             "[hub] sink: there is no {sink:?}; the nearest is {:?}",
             nearest(sink, SINKS.into_iter())
+        )));
+    }
+    if let Some(word) = file.workflow.language.as_deref().filter(|word| !LANGUAGES.contains(word)) {
+        return Err(wrong(format!(
+            "[workflow] language: there is no {word:?}; the nearest is {:?}",
+            nearest(word, LANGUAGES.into_iter())
         )));
     }
     Ok(Some(file))

@@ -123,6 +123,30 @@ fn a_model_judges_and_extracts() {
 }
 
 #[test]
+fn prompts_are_those_of_the_settings() {
+    let place = place(true);
+    place.write("own.md", "{% for query in queries %}Judge {{ query.sequence }}!{% endfor %}");
+    let own = place.path("own.md").display().to_string();
+    let settings = |text: &str| drop(place.write(".cognilog/cognilog.toml", text));
+    let endpoint = Endpoint::new(Answer::Says(judged("k-1")));
+    settings(&format!("[workflow]\nevaluation_prompt = {own:?}\nlanguage = \"zh\"\n"));
+    assert_eq!(endpoint.run(&place, &["evaluate", "t"]).code, 0);
+    assert_eq!(endpoint.run(&place, &["extract", "t"]).code, 1, "an evaluation is no extraction");
+    let requests = endpoint.requests.lock().unwrap().clone();
+    assert_eq!(requests[0]["messages"][1]["content"], "Judge 4!");
+    assert!(requests[1]["messages"][1]["content"].as_str().unwrap().starts_with("你是知识提取助手"));
+
+    place.write("own.md", "{{ mission }}");
+    let ran = endpoint.run(&place, &["evaluate", "t"]);
+    assert!(ran.code == 1 && ran.err.contains("the template of the evaluation prompt, line 1"), "{}", ran.err);
+    settings("[workflow]\nevaluation_prompt = \"/missing.md\"\n");
+    assert!(endpoint.run(&place, &["evaluate", "t"]).err.contains("/missing.md"));
+    settings("[workflow]\nlanguage = \"zn\"\n");
+    let ran = endpoint.run(&place, &["evaluate", "t"]);
+    assert!(ran.code == 2 && ran.err.contains("the nearest is \"zh\""), "{}", ran.err);
+}
+
+#[test]
 fn what_cannot_be_asked_is_refused_with_a_hint() {
     let place = place(false);
     let endpoint = Endpoint::new(Answer::Says(judged("k-1")));
