@@ -7,6 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use redb::{BackendError, StorageBackend};
 
+mod recording;
+
+pub use recording::{CrashPoints, Recording};
+
 /// The unit a disk writes whole; a larger write can be torn between any two sectors.
 pub const SECTOR_BYTES: usize = 512;
 
@@ -85,11 +89,13 @@ pub enum Tear {
     /// Each sector ends as any one of the versions it had since the last sync. That is every outcome of reordered
     /// writes too, so the survivors are replayed in order and not shuffled.
     Subset,
+    /// All but one of them: what a missing barrier between two writes looks like.
+    OneMissing,
 }
 
 impl Tear {
     /// Every way to tear, for sweeps.
-    pub const ALL: [Tear; 4] = [Tear::DropAll, Tear::KeepAll, Tear::Prefix, Tear::Subset];
+    pub const ALL: [Tear; 5] = [Tear::DropAll, Tear::KeepAll, Tear::Prefix, Tear::Subset, Tear::OneMissing];
 }
 
 /// A disk in memory, and the handle to it: clones share one disk.
@@ -155,7 +161,18 @@ impl SimulatedDisk {
     /// What the disk would hold after a power loss now. The same seed gives the same image.
     #[must_use]
     pub fn crash_image(&self, seed: u64, tear: Tear) -> Vec<u8> {
-        self.state().crash_image(seed, tear)
+        self.state().medium.crash_image(seed, tear)
+    }
+
+    /// Keeps every operation from now on, so that [`SimulatedDisk::recording`] can lose the power at each of them.
+    pub fn record(&self) {
+        self.state().start_recording();
+    }
+
+    /// What happened since [`SimulatedDisk::record`], if that was called.
+    #[must_use]
+    pub fn recording(&self) -> Option<Recording> {
+        self.state().recording.clone()
     }
 
     /// Loses power, if it is not lost yet, and comes back with [`SimulatedDisk::crash_image`] as its durable content.
@@ -164,7 +181,7 @@ impl SimulatedDisk {
     /// gone. Planned faults are forgotten; the ordinals count on.
     pub fn restart(&self, seed: u64, tear: Tear) {
         let mut state = self.state();
-        let image = state.crash_image(seed, tear);
+        let image = state.medium.crash_image(seed, tear);
         state.settle_as(image);
         state.faults.clear();
         state.power_lost = false;
@@ -358,12 +375,19 @@ impl Shared {
     }
 }
 
-/// The disk itself. Applying the whole of `log` to `durable` gives `current`.
+/// What a power loss chooses from: what is durable, and the operations that may or may not be.
+#[derive(Clone, Default)]
+struct Medium {
+    durable: Vec<u8>,
+    log: Vec<Logged>,
+}
+
+/// The disk itself. Applying the whole of the medium's log to what is durable gives `current`.
 #[derive(Default)]
 struct State {
-    durable: Vec<u8>,
+    medium: Medium,
     current: Vec<u8>,
-    log: Vec<Logged>,
+    recording: Option<Recording>,
     operations: u64,
     reads: u64,
     faults: Vec<Fault>,
@@ -374,13 +398,15 @@ struct State {
     locks: Vec<HeldLock>,
 }
 
+#[derive(Clone)]
 struct Logged {
     operation: Operation,
     standing: Standing,
 }
 
+#[derive(Clone)]
 enum Operation {
-    Write { offset: usize, data: Vec<u8> },
+    Write { offset: usize, data: Arc<[u8]> },
     SetLength(usize),
 }
 
@@ -410,14 +436,21 @@ impl State {
         fields
             .field("length", &self.current.len())
             .field("operations", &self.operations)
-            .field("not_durable", &self.log.len())
+            .field("not_durable", &self.medium.log.len())
             .finish()
     }
 
     fn settle_as(&mut self, image: Vec<u8>) {
         self.current.clone_from(&image);
-        self.durable = image;
-        self.log.clear();
+        self.medium = Medium { durable: image, log: Vec::new() };
+        // What was recorded does not lead here.
+        if self.recording.is_some() {
+            self.start_recording();
+        }
+    }
+
+    fn start_recording(&mut self) {
+        self.recording = Some(Recording::new(self.operations, self.medium.clone()));
     }
 
     fn end_processes(&mut self) {
@@ -496,7 +529,7 @@ impl State {
             if index(end) > self.current.len() {
                 self.record(Operation::SetLength(index(end)));
             }
-            self.record(Operation::Write { offset: index(offset), data: written.to_vec() });
+            self.record(Operation::Write { offset: index(offset), data: written.into() });
         }
         refusal.map_or(Ok(()), |error| Err(error.into()))
     }
@@ -504,11 +537,7 @@ impl State {
     fn sync(&mut self) -> io::Result<()> {
         let ordinal = self.operations;
         if let Some(error) = self.start_operation()? {
-            for logged in &mut self.log {
-                if logged.standing == Standing::Unsynced && matches!(logged.operation, Operation::Write { .. }) {
-                    logged.standing = Standing::InDoubt;
-                }
-            }
+            self.settle(ordinal, Medium::doubt);
             return Err(error.into());
         }
         let lies = self.is_struck(ordinal, |kind| match kind {
@@ -516,54 +545,26 @@ impl State {
             _ => None,
         });
         if !lies {
-            self.make_durable();
+            self.settle(ordinal, Medium::make_durable);
         }
         Ok(())
     }
 
-    fn make_durable(&mut self) {
-        for logged in &mut self.log {
-            if logged.standing == Standing::Unsynced {
-                logged.standing = Standing::Durable;
-            }
-        }
-        let settled = self.log.iter().take_while(|logged| logged.standing == Standing::Durable).count();
-        for logged in self.log.drain(..settled) {
-            logged.operation.apply(&mut self.durable, |_| true);
+    /// What a sync does, done to the disk and kept in its recording.
+    fn settle(&mut self, ordinal: u64, change: fn(&mut Medium)) {
+        change(&mut self.medium);
+        if let Some(recording) = &mut self.recording {
+            recording.push_sync(ordinal, change);
         }
     }
 
     fn record(&mut self, operation: Operation) {
         operation.apply(&mut self.current, |_| true);
-        self.log.push(Logged { operation, standing: Standing::Unsynced });
-    }
-
-    fn crash_image(&self, seed: u64, tear: Tear) -> Vec<u8> {
-        let mut random = Random(seed);
-        let uncertain = self.log.iter().filter(|logged| logged.standing != Standing::Durable).count();
-        let prefix = random.below(uncertain + 1);
-        let mut image = self.durable.clone();
-        let mut position = 0;
-        for logged in &self.log {
-            if logged.standing == Standing::Durable {
-                logged.operation.apply(&mut image, |_| true);
-                continue;
-            }
-            let survival = match tear {
-                Tear::DropAll => Survival::None,
-                Tear::KeepAll => Survival::Whole,
-                Tear::Prefix if position < prefix => Survival::Whole,
-                Tear::Prefix => Survival::None,
-                Tear::Subset => [Survival::None, Survival::Whole, Survival::Torn][random.below(3)],
-            };
-            position += 1;
-            match survival {
-                Survival::None => {}
-                Survival::Whole => logged.operation.apply(&mut image, |_| true),
-                Survival::Torn => logged.operation.apply(&mut image, |_| random.below(2) == 1),
-            }
+        if let Some(recording) = &mut self.recording {
+            // The operation was numbered when it began.
+            recording.push_operation(self.operations - 1, operation.clone());
         }
-        image
+        self.medium.log.push(Logged { operation, standing: Standing::Unsynced });
     }
 
     fn conflicts(&self, owner: u64, range: LockRange, mode: LockMode) -> bool {
@@ -580,6 +581,64 @@ impl State {
         }
         self.locks.push(HeldLock { owner, range, mode });
         true
+    }
+}
+
+impl Medium {
+    /// What a refused sync does: the kernel marks the pages clean, whether they are durable or not.
+    fn doubt(&mut self) {
+        for logged in &mut self.log {
+            if logged.standing == Standing::Unsynced && matches!(logged.operation, Operation::Write { .. }) {
+                logged.standing = Standing::InDoubt;
+            }
+        }
+    }
+
+    fn make_durable(&mut self) {
+        for logged in &mut self.log {
+            if logged.standing == Standing::Unsynced {
+                logged.standing = Standing::Durable;
+            }
+        }
+        let settled = self.log.iter().take_while(|logged| logged.standing == Standing::Durable).count();
+        for logged in self.log.drain(..settled) {
+            logged.operation.apply(&mut self.durable, |_| true);
+        }
+    }
+
+    fn uncertain(&self) -> usize {
+        self.log.iter().filter(|logged| logged.standing != Standing::Durable).count()
+    }
+
+    fn crash_image(&self, seed: u64, tear: Tear) -> Vec<u8> {
+        let mut random = Random(seed);
+        let uncertain = self.uncertain();
+        let prefix = random.below(uncertain + 1);
+        let missing = random.below(uncertain.max(1));
+        let mut image = self.durable.clone();
+        let mut position = 0;
+        for logged in &self.log {
+            if logged.standing == Standing::Durable {
+                logged.operation.apply(&mut image, |_| true);
+                continue;
+            }
+            let survival = match tear {
+                Tear::DropAll => Survival::None,
+                Tear::KeepAll => Survival::Whole,
+                Tear::Prefix if position < prefix => Survival::Whole,
+                Tear::Prefix => Survival::None,
+                Tear::Subset => [Survival::None, Survival::Whole, Survival::Torn][random.below(3)],
+                Tear::OneMissing if position == missing => Survival::None,
+                Tear::OneMissing => Survival::Whole,
+            };
+            position += 1;
+            match survival {
+                Survival::None => {}
+                Survival::Whole => logged.operation.apply(&mut image, |_| true),
+                Survival::Torn => logged.operation.apply(&mut image, |_| random.below(2) == 1),
+            }
+        }
+        image
     }
 }
 

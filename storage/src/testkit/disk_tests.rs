@@ -390,3 +390,41 @@ fn damage_is_seen_at_once_and_is_durable() -> Outcome {
     assert!(backend.read(1500, &mut byte).is_err(), "past the end");
     Ok(())
 }
+
+#[test]
+fn a_recording_gives_the_images_that_the_disk_gave() {
+    let disk = SimulatedDisk::from_image(vec![9; 2 * SECTOR_BYTES]);
+    let backend = disk.backend();
+    backend.write(0, &[1; SECTOR_BYTES]).unwrap();
+    disk.record();
+    let first = disk.operations();
+    let mut random = Random(3);
+    let mut expected = Vec::new();
+    let images = |image: &dyn Fn(u64, Tear) -> Vec<u8>| -> Vec<Vec<u8>> {
+        Tear::ALL.iter().flat_map(|tear| (0..3).map(|seed| image(seed, *tear))).collect()
+    };
+    expected.push(images(&|seed, tear| disk.crash_image(seed, tear)));
+    for number in 0..60u8 {
+        match random.below(6) {
+            0 => backend.sync_data().unwrap(),
+            1 => backend.set_len(random.below(8 * SECTOR_BYTES) as u64).unwrap(),
+            2 => {
+                disk.plan(Fault {
+                    at: disk.operations(),
+                    kind: FaultKind::Error { error: DiskError::InputOutput, times: Times::Once },
+                });
+                assert!(backend.sync_data().is_err());
+                disk.clear_faults();
+            }
+            _ => backend.write(random.below(4 * SECTOR_BYTES) as u64, &[number; SECTOR_BYTES]).unwrap(),
+        }
+        expected.push(images(&|seed, tear| disk.crash_image(seed, tear)));
+    }
+    let recording = disk.recording().unwrap();
+    let mut points = recording.crash_points();
+    for (step, expected) in expected.iter().enumerate() {
+        assert_eq!(points.ordinal(), first + step as u64);
+        assert_eq!(&images(&|seed, tear| points.crash_image(seed, tear)), expected, "step {step}");
+        assert_eq!(points.advance(), step < 60);
+    }
+}
