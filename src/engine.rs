@@ -98,6 +98,13 @@ impl Engine {
         Ok(Engine { store, projections: projections(), as_of_bytes_max, in_flight: InFlight::default() })
     }
 
+    /// An engine on a store that was opened elsewhere; how tests put it on a simulated disk.
+    #[cfg(feature = "testkit")]
+    #[must_use]
+    pub fn on_store(store: Store) -> Engine {
+        Engine { store, projections: projections(), as_of_bytes_max: EngineOptions::default().as_of_bytes_max }
+    }
+
     /// Opens a store for reading, beside a writer of another process or without one. A store that was not closed
     /// cleanly is repaired first, if nobody writes to it.
     ///

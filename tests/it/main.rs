@@ -17,4 +17,5 @@ mod prompts;
 mod reparsing;
 mod reviewing;
 mod session;
+mod simulation;
 mod tidy;

@@ -1,0 +1,10 @@
+//! A simulator: an engine on a disk that fails in every way, held against an oracle that owns what was acknowledged.
+//!
+//! A run is made from a seed, which is printed; `COGNILOG_SEED=…` makes it again. Without more a small part is tried;
+//! `COGNILOG_SIMULATION=full` tries what `.ci/run faults` does.
+
+mod crashes;
+mod life;
+mod model;
+mod oracle;
+mod workload;
