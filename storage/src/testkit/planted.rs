@@ -10,18 +10,24 @@ use crate::projector::{STANDING, STANDING_KEY};
 /// `before`, which is an earlier image of the same log.
 ///
 /// # Errors
-/// One of the images is no log, or the earlier one has no checkpoints.
+/// One of the images is no log.
 pub fn flush_without_checkpoint(before: &[u8], after: &[u8]) -> Result<Vec<u8>, StoreError> {
     let standing = {
         let database = open(&SimulatedDisk::from_image(before.to_vec()))?;
         let table = database.begin_read()?.open_table(STANDING)?;
         table.get(STANDING_KEY)?.map(|sealed| sealed.value().to_vec())
     };
-    let standing = standing.ok_or_else(|| StoreError::damaged("the standing of the rows", "it has none"))?;
     let disk = SimulatedDisk::from_image(after.to_vec());
     let database = open(&disk)?;
     let transaction = database.begin_write()?;
-    transaction.open_table(STANDING)?.insert(STANDING_KEY, standing.as_slice())?;
+    {
+        let mut table = transaction.open_table(STANDING)?;
+        match &standing {
+            Some(standing) => table.insert(STANDING_KEY, standing.as_slice())?.map(drop),
+            // Nothing was flushed before: there was no checkpoint.
+            None => table.remove(STANDING_KEY)?.map(drop),
+        };
+    }
     transaction.commit()?;
     database.close().map_err(|error| StoreError::Database { message: error.to_string() })?;
     Ok(disk.image())

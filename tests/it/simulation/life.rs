@@ -68,12 +68,7 @@ pub(crate) struct Life {
 
 impl Life {
     pub(crate) fn new(image: Vec<u8>, limits: Limits) -> Life {
-        Life {
-            disk: SimulatedDisk::from_image(image),
-            limits,
-            folds: cognilog_projections::folds(),
-            engine: None,
-        }
+        Life { disk: SimulatedDisk::from_image(image), limits, folds: cognilog_projections::folds(), engine: None }
     }
 
     pub(crate) fn engine(&mut self) -> Result<&Engine, Error> {

@@ -7,4 +7,6 @@ mod crashes;
 mod life;
 mod model;
 mod oracle;
+mod planted;
+mod refusals;
 mod workload;

@@ -136,7 +136,8 @@ impl Trace {
     fn assessed(&self, sequence: &Value) -> (u64, Map<String, Value>) {
         let mut sources: BTreeMap<String, Value> = BTreeMap::new();
         let mut evaluations = 0;
-        for (position, evaluation) in self.evaluations.iter().filter(|(_, event)| event["query_sequence"] == *sequence) {
+        for (position, evaluation) in self.evaluations.iter().filter(|(_, event)| event["query_sequence"] == *sequence)
+        {
             evaluations += 1;
             for assessment in evaluation["assessments"].as_array().unwrap() {
                 let id = assessment["source_id"].as_str().unwrap();
@@ -177,7 +178,9 @@ impl Trace {
 
     fn pending_by_document(&self, name: &str) -> Vec<Value> {
         let silent = self.queries.iter().filter(|(_, query)| self.assessed(&query["sequence"]).0 == 0);
-        silent.map(|(position, query)| self.pending_query(name, *position, query, query["source_ids"].clone())).collect()
+        silent
+            .map(|(position, query)| self.pending_query(name, *position, query, query["source_ids"].clone()))
+            .collect()
     }
 
     fn extraction(&self, id: &str) -> Value {

@@ -36,6 +36,15 @@ impl PlannedAppend {
     }
 }
 
+impl PlannedAppend {
+    /// The event under the same identity, with one letter more in a text of its own.
+    pub(crate) fn other_content(event: &PlannedEvent) -> PlannedEvent {
+        let mut json: Value = serde_json::from_str(&event.given).unwrap();
+        json["x"] = "other".into();
+        PlannedEvent { given: json.to_string(), ..event.clone() }
+    }
+}
+
 /// What is done next.
 #[derive(Clone)]
 pub(crate) enum Step {
@@ -82,11 +91,15 @@ impl Plan {
         for caller in 0..callers {
             let mut writer = Author::new(seed.wrapping_mul(31).wrapping_add(caller as u64 + 1));
             writer.namespace = format!("c{caller}-");
-            found.push((0..each).map(|_| {
-                let size = 1 + writer.random.below(3) as usize;
-                let trace = writer.trace();
-                writer.append(&trace, size, false)
-            }).collect());
+            found.push(
+                (0..each)
+                    .map(|_| {
+                        let size = 1 + writer.random.below(3) as usize;
+                        let trace = writer.trace();
+                        writer.append(&trace, size, false)
+                    })
+                    .collect(),
+            );
         }
         found
     }
@@ -191,8 +204,7 @@ impl Author {
         let text = self.text();
         match self.random.below(20) {
             0..5 => {
-                let sources: Vec<&str> =
-                    (0..self.random.below(4)).map(|_| self.random.pick(&SOURCES)).collect();
+                let sources: Vec<&str> = (0..self.random.below(4)).map(|_| self.random.pick(&SOURCES)).collect();
                 json!({ "type": "query", "query": text, "source_ids": sources, "sources": [] })
             }
             5..9 if !queries.is_empty() => {
