@@ -4,6 +4,7 @@
 //! `COGNILOG_SIMULATION=full` tries what `.ci/run faults` does.
 
 mod crashes;
+mod damage;
 mod life;
 mod model;
 mod oracle;

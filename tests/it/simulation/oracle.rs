@@ -168,7 +168,7 @@ impl Oracle {
 }
 
 /// Every event of the log.
-fn read(engine: &Engine) -> Result<Vec<(cognilog::EventId, LoggedEvent)>, Error> {
+pub(crate) fn read(engine: &Engine) -> Result<Vec<(cognilog::EventId, LoggedEvent)>, Error> {
     let snapshot = engine.snapshot()?;
     let mut found = Vec::new();
     snapshot.visit(Position(1), snapshot.head(), |event| {
