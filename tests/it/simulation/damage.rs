@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cognilog::{Engine, Error, FoldState, Head, Limits, Position};
@@ -14,6 +15,9 @@ use super::oracle::{Finding, Judged, Oracle, QUESTIONS, ask_one, finding, judged
 use super::workload::Plan;
 use crate::common::{Random, id};
 
+/// So large that random salts do not decide what is all zero, and a seed does the same in every run.
+const GROUP: usize = 64;
+
 type Rows = BTreeSet<(Vec<u8>, Vec<u8>)>;
 
 /// A store that is whole, and everything that may be served of it.
@@ -23,9 +27,10 @@ struct Whole {
     oracle: Oracle,
     events: Vec<(cognilog::EventId, LoggedEvent)>,
     rows: Vec<(&'static str, Rows)>,
-    /// What its `head` file said last.
+    /// What its `head` file said last, and what it would say now.
     head: Head,
-    /// Bytes that are not zero: free pages are most of the file.
+    true_head: Head,
+    /// Places in the file, each of [`GROUP`] bytes, that are not all zero: free pages are most of it.
     used: Vec<usize>,
 }
 
@@ -33,15 +38,11 @@ impl Whole {
     fn new(base: &[u8], seed: u64, closed: bool) -> Whole {
         let plan = Plan::new(seed, 24);
         let mut life = Life::new(base.to_vec(), limits(seed));
-        let mut head = None;
+        let mut heads = Vec::new();
         let oracle = Oracle::new(plan.appends.clone());
-        for (number, step) in plan.steps.iter().enumerate() {
+        for step in &plan.steps {
             life.act(&plan, step).unwrap();
-            // The head file of an unclean store is older than its log.
-            if closed || number < plan.steps.len() * 3 / 4 {
-                let snapshot = life.engine().unwrap().snapshot().unwrap();
-                head = Some(Head { epoch: snapshot.epoch(), position: snapshot.head(), chain: snapshot.chain() });
-            }
+            heads.push(head_of(life.engine().unwrap()));
         }
         let engine = life.engine().unwrap();
         engine.store().wait_rebuilt().unwrap();
@@ -52,9 +53,19 @@ impl Whole {
             life.engine.take().unwrap().close().unwrap();
         }
         let image = life.disk.image();
-        let used = (0..image.len()).filter(|offset| image[*offset] != 0).collect();
-        Whole { image, limits: life.limits.clone(), oracle, events, rows, head: head.unwrap(), used }
+        let groups = image.chunks(GROUP).enumerate();
+        let used = groups.filter(|(_, group)| group.iter().any(|byte| *byte != 0)).map(|(index, _)| index * GROUP);
+        let used = used.collect();
+        let true_head = heads[heads.len() - 1];
+        // The head file of an unclean store is older than its log.
+        let head = if closed { true_head } else { heads[heads.len() * 3 / 4] };
+        Whole { image, limits: life.limits.clone(), oracle, events, rows, head, true_head, used }
     }
+}
+
+pub(crate) fn head_of(engine: &Engine) -> Head {
+    let snapshot = engine.snapshot().unwrap();
+    Head { epoch: snapshot.epoch(), position: snapshot.head(), chain: snapshot.chain() }
 }
 
 fn rows(engine: &Engine) -> Vec<(&'static str, Result<Rows, Error>)> {
@@ -77,8 +88,10 @@ struct Seen {
     errors: usize,
     /// Plain reads in which something is missing, without a word.
     missing: usize,
-    /// What `verify` or the comparison with the head found.
+    /// What `verify` found.
     found: usize,
+    /// The log is whole and ends earlier, at or behind its head file: only a head that is kept elsewhere tells.
+    taken_back: bool,
 }
 
 impl Whole {
@@ -93,6 +106,13 @@ impl Whole {
         if snapshot.check_head(&self.head).is_err() {
             // A store whose log does not contain its head is not opened.
             return Ok(Seen { refused: true, ..seen });
+        }
+        if snapshot.head() < self.true_head.position {
+            // A bit of the database's header says which of its last two commits counts.
+            let whole = self.oracle.judge(&engine, (self.head.position.0 as usize, self.oracle.all()));
+            if whole.is_ok() && snapshot.check_head(&self.true_head).is_err() {
+                return Ok(Seen { taken_back: true, ..seen });
+            }
         }
         self.read_events(&engine, &mut seen)?;
         self.read_rows(&engine, &mut seen)?;
@@ -215,11 +235,13 @@ fn wait_a_little(engine: &Engine) {
 /// What one kind of damage did in all.
 fn conclude(technique: &str, seed: u64, began: Instant, judged: Vec<(String, Judged<Seen>)>) {
     let tried = judged.len();
-    let (mut refused, mut said, mut silent, mut missed, mut findings) = (0, 0, 0, 0, Vec::<(String, Finding)>::new());
+    let (mut refused, mut said, mut silent, mut missed, mut taken_back) = (0, 0, 0, 0, 0);
+    let mut findings = Vec::<(String, Finding)>::new();
     for (place, verdict) in judged {
         match verdict {
             Ok(seen) => {
                 refused += usize::from(seen.refused);
+                taken_back += usize::from(seen.taken_back);
                 said += usize::from(seen.errors > 0);
                 silent += usize::from(seen.errors == 0 && seen.missing > 0);
                 missed += usize::from(!seen.refused && seen.errors + seen.missing == 0 && seen.found > 0);
@@ -231,8 +253,9 @@ fn conclude(technique: &str, seed: u64, began: Instant, judged: Vec<(String, Jud
     let counts: Vec<String> = kinds.iter().map(|kind| format!("{} {kind}", of_kind(&findings, kind))).collect();
     let counts = format!(
         "{tried} tried: {refused} refused at open, {said} told by a plain read, {silent} with something missing that \
-         only `verify` tells, {missed} that plain reads are right in spite of and `verify` finds, {} without effect; {}",
-        tried - refused - said - silent - missed - findings.len(),
+         only `verify` tells, {missed} that plain reads are right in spite of and `verify` finds, {taken_back} taken back to a commit behind \
+         `head`, {} without effect; {}",
+        tried - refused - said - silent - missed - taken_back - findings.len(),
         counts.join(", ")
     );
     tell(technique, seed, began, &counts);
@@ -248,7 +271,7 @@ fn stores(seed: u64) -> Vec<(String, Whole)> {
     stores.map(|(seed, closed)| (name(seed, closed), Whole::new(&base, seed, closed))).collect()
 }
 
-/// Damages the stores in turn, each time in another way.
+/// Damages the stores in turn, each time in another way. What a finding was found in is kept in the target's `tmp`.
 fn damage(technique: &str, count: usize, change: impl Fn(&mut Vec<u8>, &Whole, &mut Random) -> String + Sync) {
     let (seed, began) = (seed(), Instant::now());
     let stores = stores(seed);
@@ -257,7 +280,12 @@ fn damage(technique: &str, count: usize, change: impl Fn(&mut Vec<u8>, &Whole, &
         let mut image = whole.image.clone();
         let mut random = Random(seed ^ (number as u64) << 20);
         let what = change(&mut image, whole, &mut random);
-        (format!("{name}, {what}"), judged(|| whole.look(image)))
+        let verdict = judged(|| whole.look(image.clone()));
+        if verdict.is_err() {
+            let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{technique} {number}.redb"));
+            let _ = std::fs::write(file, image);
+        }
+        (format!("{name}, {what}"), verdict)
     });
     conclude(technique, seed, began, judged);
 }
@@ -270,7 +298,7 @@ fn a_flipped_bit_is_never_served_and_never_escapes_verify() {
         let offset = match random.below(8) {
             0 => random.below(image.len() as u64) as usize,
             1 => random.below(640) as usize,
-            _ => whole.used[random.below(whole.used.len() as u64) as usize],
+            _ => whole.used[random.below(whole.used.len() as u64) as usize] + random.below(GROUP as u64) as usize,
         };
         let bit = random.below(8);
         image[offset] ^= 1 << bit;

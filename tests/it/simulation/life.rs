@@ -46,16 +46,22 @@ pub(crate) fn open_with(disk: &SimulatedDisk, limits: &Limits, folds: Folds) -> 
     let mut options = StoreOptions::new(folds);
     options.limits = limits.clone();
     options.wait = Duration::ZERO;
+    options.clock = Arc::new(|| cognilog::Instant(0));
     let disk = disk.clone();
     Ok(Engine::on_store(Store::open_on(move |builder| builder.create_with_backend(disk.backend()), options)?))
 }
 
-/// The log of a store that was just created, in its file.
+/// The log of a store that was just created.
 pub(crate) fn created() -> Vec<u8> {
+    created_files().0
+}
+
+/// The log and the manifest of a store that was just created.
+pub(crate) fn created_files() -> (Vec<u8>, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     Store::create(&path, &limits(0)).unwrap();
-    std::fs::read(path.join("log.redb")).unwrap()
+    (std::fs::read(path.join("log.redb")).unwrap(), std::fs::read(path.join("MANIFEST.json")).unwrap())
 }
 
 /// A store that lives, and what it is opened with.

@@ -4,7 +4,9 @@
 //! `COGNILOG_SIMULATION=full` tries what `.ci/run faults` does.
 
 mod crashes;
+mod creation;
 mod damage;
+mod directories;
 mod life;
 mod model;
 mod oracle;
