@@ -152,7 +152,7 @@ pub(crate) fn recorded(base: &[u8], seed: u64, appends: usize) -> Judged<(Record
 /// How much one run tries: lives, appends of each, and how.
 fn extent() -> (u64, usize, Sweep) {
     match is_full() {
-        true => (4, 20, Sweep { step: 1, seeds: 2, second_step: 50, recovery_step: 7 }),
+        true => (4, 20, Sweep { step: 1, seeds: 2, second_step: 80, recovery_step: 7 }),
         false => (1, 14, Sweep { step: 19, seeds: 1, second_step: 20, recovery_step: 17 }),
     }
 }
@@ -208,11 +208,9 @@ fn crowd(base: &[u8], seed: u64, callers: usize, each: usize) -> Judged<(Recordi
             })
             .collect();
         let beside = scope.spawn(|| -> Judged<()> {
-            for _ in 0..3 {
-                stuck("flush", engine.store().flush().map_err(Into::into))?;
-                stuck("rebuild", engine.rebuild(&[]))?;
-            }
-            Ok(())
+            stuck("flush", engine.store().flush().map_err(Into::into))?;
+            stuck("rebuild", engine.rebuild(&[]))?;
+            stuck("flush", engine.store().flush().map_err(Into::into))
         });
         let answered = callers.into_iter().map(|caller| caller.join().unwrap()).collect::<Judged<Vec<_>>>();
         beside.join().unwrap().and(answered)
@@ -232,11 +230,12 @@ fn a_power_loss_among_callers_at_once_leaves_whole_appends_of_each() {
     let (seed, began) = (seed(), Instant::now());
     let base = created();
     let (_, _, mut sweep) = extent();
-    let (lives, callers, each) = if is_full() { (2, 4, 8) } else { (1, 3, 3) };
-    sweep.step = if is_full() { 1 } else { 29 };
+    // How many operations there are depends on which callers came together: about as many points are tried each time.
+    let (lives, callers, each, points) = if is_full() { (2, 4, 6, 300) } else { (1, 3, 3, 12) };
     let mut losses = Losses::default();
     for life in seed..seed + lives {
         let (recording, oracle) = crowd(&base, life, callers, each).unwrap();
+        sweep.step = (recording.operations() / points).max(1);
         losses.add(lose_power(&recording, &oracle, life, sweep));
     }
     conclude("power loss among callers", seed, began, &format!("{lives} lives, {callers} callers"), &losses);

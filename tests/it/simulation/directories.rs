@@ -236,7 +236,9 @@ fn a_cut_an_empty_and_a_foreign_log_are_refused() {
         file.set_len(file.metadata().unwrap().len() / 2).unwrap();
     };
     one.refused(&["data_damaged", "database_error"], cut);
-    one.refused(&["data_damaged", "database_error"], move |store, _| std::fs::write(log(store), "a text ".repeat(9_000)).unwrap());
+    one.refused(&["data_damaged", "database_error"], move |store, _| {
+        std::fs::write(log(store), "a text ".repeat(9_000)).unwrap()
+    });
 }
 
 #[test]

@@ -29,6 +29,12 @@ impl Recording {
         self.steps.push((ordinal, Step::Sync(change)));
     }
 
+    /// How many operations it spans.
+    #[must_use]
+    pub fn operations(&self) -> usize {
+        self.steps.last().map_or(0, |(last, _)| usize::try_from(last + 1 - self.first).unwrap_or(usize::MAX))
+    }
+
     /// Walks through the recording; at first nothing of it has happened.
     #[must_use]
     pub fn crash_points(&self) -> CrashPoints<'_> {
