@@ -102,7 +102,8 @@ impl Engine {
     #[cfg(feature = "testkit")]
     #[must_use]
     pub fn on_store(store: Store) -> Engine {
-        Engine { store, projections: projections(), as_of_bytes_max: EngineOptions::default().as_of_bytes_max }
+        let as_of_bytes_max = EngineOptions::default().as_of_bytes_max;
+        Engine { store, projections: projections(), as_of_bytes_max, in_flight: InFlight::default() }
     }
 
     /// Opens a store for reading, beside a writer of another process or without one. A store that was not closed

@@ -210,6 +210,9 @@ pub(crate) fn survive(
         Err(error) => return finding("unopenable", format!("{}: {error}", error.code())),
     };
     let found = oracle.judge(&engine, bounds)?;
+    if appends > 1 {
+        oracle.judge_rebuilt(&engine)?;
+    }
     let end = oracle.go_on(&engine, found, appends)?;
     if end > found || appends > 1 {
         oracle.judge(&engine, (end, end))?;

@@ -211,7 +211,7 @@ impl Trace {
                     if state == "committed" {
                         continue;
                     }
-                    current = row["original"].clone();
+                    // What was edited stays, whatever is decided later.
                     if decision == "edit" {
                         for (key, value) in edit.as_object().unwrap().iter().filter(|(_, value)| !value.is_null()) {
                             current[key] = value.clone();
@@ -287,7 +287,6 @@ impl Trace {
             GOAL.into_iter().map(|key| (key.to_owned(), json!(goal.get(key)))).collect::<Map<String, Value>>()
         };
         detail["goals"] = self.goals.iter().map(|(id, found)| (id.clone(), Value::Object(goal(found)))).collect();
-        detail["context"] = json!({ "pending_knowledge_eval": !self.pending_evaluations(name).is_empty() });
         detail["queries"] = self
             .queries
             .iter()
