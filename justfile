@@ -12,8 +12,12 @@ test:
 lint:
     .ci/run lint
 
+# The simulator for hours, from a seed on.
+soak HOURS SEED="1":
+    .ci/soak {{HOURS}} {{SEED}}
+
 # The tests with more cases and longer runs, for those that read COGNILOG_SOAK.
-soak:
+long:
     COGNILOG_SOAK=1 cargo test --workspace --release
 
 # The benchmarks.

@@ -224,10 +224,11 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Visits the events of one stream behind `after`, in order.
+    /// Visits the events of one stream behind `after`, in order. Each names the one before it and the stream its last one,
+    /// so that an event which the index does not lead to is noticed.
     ///
     /// # Errors
-    /// As [`Snapshot::visit`].
+    /// An event is missing or, as [`Snapshot::visit`], damaged.
     pub fn visit_stream(
         &self,
         stream: &StreamId,
@@ -237,22 +238,31 @@ impl Snapshot {
         const PAGE: usize = 1_000;
         let view = self.view();
         let Some(standing) = index::find_stream(&view.layered, stream)? else { return Ok(()) };
-        let mut after = after;
+        let missing = |position: Position| {
+            let reason =
+                "the index does not lead to this event of the stream; `rebuild` does not help: restore from a backup";
+            StoreError::damaged(format!("position {position} of {stream}"), reason)
+        };
+        let mut last = after;
         loop {
-            let positions = index::stream_positions(&view.layered, standing.number, after, PAGE)?;
+            let positions = index::stream_positions(&view.layered, standing.number, last, PAGE)?;
             for (position, _) in &positions {
                 let mut flow = ControlFlow::Continue(());
                 self.visit(*position, *position, |event| {
+                    let before = event.envelope().previous_in_stream;
+                    if before > last {
+                        return Err(missing(before));
+                    }
                     flow = visit(event)?;
                     Ok(ControlFlow::Break(()))
                 })?;
                 if flow.is_break() {
                     return Ok(());
                 }
+                last = *position;
             }
-            match positions.last() {
-                Some((last, _)) if positions.len() == PAGE => after = *last,
-                _ => return Ok(()),
+            if positions.len() < PAGE {
+                return if last < standing.last { Err(missing(standing.last)) } else { Ok(()) };
             }
         }
     }

@@ -137,6 +137,9 @@ impl Snapshot {
                 found.findings.push(format!("the chain is broken before position {}", block.first));
                 chain = block.chain_before;
             }
+            if self.blocks.at_or_before(key)?.is_none_or(|(found, _)| found != key) {
+                found.findings.push(format!("the block at position {key} is not found where it is looked up"));
+            }
             next = block.last().next();
             for frame in block.frames_from(block.first) {
                 match frame {
@@ -200,6 +203,12 @@ impl Snapshot {
                     let (rows, sum) = tallies.entry(key.value()[0]).or_insert((0u64, 0u64));
                     *rows += 1;
                     *sum = sum.wrapping_add(row_hash(key.value(), row));
+                    // A damaged key of an inner page hides rows from lookups that going through all of them finds.
+                    if !self.rows.table.get(key.value())?.is_some_and(|looked_up| looked_up.value() == sealed.value()) {
+                        found
+                            .findings
+                            .push(format!("a row of slot {} is not found where it is looked up", key.value()[0]));
+                    }
                 }
                 Err(error) => found.findings.push(error.to_string()),
             }

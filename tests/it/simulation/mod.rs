@@ -3,6 +3,7 @@
 //! A run is made from a seed, which is printed; `COGNILOG_SEED=…` makes it again. Without more a small part is tried;
 //! `COGNILOG_SIMULATION=full` tries what `.ci/run faults` does.
 
+mod clocks;
 mod crashes;
 mod creation;
 mod damage;
