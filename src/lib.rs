@@ -46,6 +46,7 @@ mod archive;
 mod commit;
 mod compare;
 mod deciding;
+mod doctor;
 mod engine;
 mod error;
 mod import;
@@ -68,6 +69,7 @@ pub use commit::{
 #[cfg(feature = "http")]
 pub use commit::{HttpHeader, HttpOptions, HttpSink};
 pub use compare::{ComparedFile, Comparison};
+pub use doctor::{Diagnosis, Finding, ReplyRate, Weight, diagnose, verify};
 pub use engine::{Engine, EngineOptions, Health};
 pub use error::Error;
 pub use import::{FileOutcome, FileReport, ImportOptions, OnFork, find_files};

@@ -102,6 +102,8 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "HEAD")]
         expect: Option<String>,
     },
+    /// Look for everything that may be wrong, and say what to do about it; exit 1 on a problem, 3 on damage
+    Doctor,
     /// Print the head: epoch, last position and the hash of the chain
     Head,
     /// Tell how the store fares; exit 1 when it is not well

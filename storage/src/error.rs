@@ -78,6 +78,15 @@ pub enum StoreError {
         /// What differs.
         reason: String,
     },
+    /// What was handed in belongs to another epoch: the store was restored from a backup since, and a position of then
+    /// may mean another event now.
+    #[error("this is of epoch {found}, the store of epoch {expected}: it was restored from a backup in between")]
+    OtherEpoch {
+        /// The epoch of what was handed in.
+        found: u64,
+        /// The store's.
+        expected: u64,
+    },
     /// The queue is full; nothing was recorded.
     #[error("the writer's queue is full ({waiting} commands): try again")]
     Busy {
@@ -191,6 +200,7 @@ impl StoreError {
             StoreError::Database { .. } => "database_error",
             StoreError::Damaged { .. } => "data_damaged",
             StoreError::HeadMismatch { .. } => "head_mismatch",
+            StoreError::OtherEpoch { .. } => "other_epoch",
             StoreError::Busy { .. } => "busy",
             StoreError::Conflict { .. } => "conflict",
             StoreError::IdempotencyConflict { .. } => "idempotency_conflict",

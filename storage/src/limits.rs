@@ -75,3 +75,57 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// Every limit by name, with its value and unit in words; how `doctor` shows them.
+    #[must_use]
+    pub fn listed(&self) -> Vec<(&'static str, String)> {
+        let bytes = |bytes: usize| match bytes {
+            bytes if bytes >= 1 << 20 && bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
+            bytes if bytes >= 1 << 10 && bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
+            bytes => format!("{bytes} bytes"),
+        };
+        let time = |time: Duration| format!("{} ms", time.as_millis());
+        // Taken apart, so that a limit that is added cannot be forgotten here.
+        let Limits {
+            event_bytes_max,
+            append_bytes_max,
+            append_events_max,
+            queue_commands_max,
+            queue_bytes_max,
+            batch_commands_max,
+            batch_bytes_max,
+            gather,
+            block_bytes_max,
+            overlay_events_max,
+            overlay_bytes_max,
+            flush_slice_rows,
+            flush_idle,
+            rebuild_events,
+            cache_bytes,
+            key_horizon,
+            close_tail_events,
+            head_interval,
+        } = *self;
+        vec![
+            ("event_bytes_max", bytes(event_bytes_max)),
+            ("append_bytes_max", bytes(append_bytes_max)),
+            ("append_events_max", format!("{append_events_max} events")),
+            ("queue_commands_max", format!("{queue_commands_max} commands")),
+            ("queue_bytes_max", bytes(queue_bytes_max)),
+            ("batch_commands_max", format!("{batch_commands_max} commands")),
+            ("batch_bytes_max", bytes(batch_bytes_max)),
+            ("gather", time(gather)),
+            ("block_bytes_max", bytes(block_bytes_max)),
+            ("overlay_events_max", format!("{overlay_events_max} events")),
+            ("overlay_bytes_max", bytes(overlay_bytes_max)),
+            ("flush_slice_rows", format!("{flush_slice_rows} rows")),
+            ("flush_idle", time(flush_idle)),
+            ("rebuild_events", format!("{rebuild_events} events")),
+            ("cache_bytes", bytes(cache_bytes)),
+            ("key_horizon", format!("{key_horizon} positions")),
+            ("close_tail_events", format!("{close_tail_events} events")),
+            ("head_interval", time(head_interval)),
+        ]
+    }
+}

@@ -91,7 +91,7 @@ impl std::fmt::Debug for Store {
     }
 }
 
-fn database_builder(limits: &Limits) -> redb::Builder {
+pub(crate) fn database_builder(limits: &Limits) -> redb::Builder {
     let mut builder = Database::builder();
     builder.set_concurrency_mode(redb::ConcurrencyMode::SingleWriter);
     builder.set_cache_size(limits.cache_bytes);

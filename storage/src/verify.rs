@@ -24,6 +24,37 @@ pub struct Verification {
     pub rows: u64,
     /// Every finding, with its place.
     pub findings: Vec<String>,
+    /// How many of the findings are about the log itself: events that were recorded and are not as they were.
+    pub in_log: usize,
+    /// How many are about the index, which is made of the log.
+    pub in_index: usize,
+    /// How many are about rows of projections, which are made of the log too.
+    pub in_rows: usize,
+}
+
+impl Verification {
+    /// Adds a finding about the log itself.
+    pub(crate) fn log(&mut self, finding: String) {
+        self.in_log += 1;
+        self.findings.push(finding);
+    }
+
+    /// Adds a finding about the index.
+    pub(crate) fn index(&mut self, finding: String) {
+        self.in_index += 1;
+        self.findings.push(finding);
+    }
+
+    /// Adds a finding about a slot's rows; all slots' where it is not known.
+    pub(crate) fn rows_of(&mut self, slot: Option<u8>, finding: String) {
+        match slot {
+            Some(crate::index::INDEX_SLOT) => self.index(finding),
+            _ => {
+                self.in_rows += 1;
+                self.findings.push(finding);
+            }
+        }
+    }
 }
 
 /// The chain after a position.
@@ -94,8 +125,11 @@ impl Snapshot {
     /// Checks that the log contains a head that was kept elsewhere.
     ///
     /// # Errors
-    /// The log is shorter, or went another way.
+    /// The head is of another epoch, or the log is shorter, or went another way.
     pub fn check_head(&self, head: &Head) -> Result<(), StoreError> {
+        if head.epoch != self.epoch {
+            return Err(StoreError::OtherEpoch { found: head.epoch, expected: self.epoch });
+        }
         check_head(&self.blocks, self.head, self.epoch, Some(head))
     }
 
@@ -106,11 +140,15 @@ impl Snapshot {
     /// The disk refuses; damage is not an error here but a finding.
     pub fn verify(&self) -> Result<Verification, StoreError> {
         let mut found = Verification::default();
-        for check in [Snapshot::verify_log, Snapshot::verify_index, Snapshot::verify_rows] {
+        type Check = fn(&Snapshot, &mut Verification) -> Result<(), StoreError>;
+        let checks: [(Check, fn(&mut Verification, String)); 3] = [
+            (Snapshot::verify_log, Verification::log),
+            (Snapshot::verify_index, Verification::index),
+            (Snapshot::verify_rows, |found, finding| found.rows_of(None, finding)),
+        ];
+        for (check, note) in checks {
             match contained(|| check(self, &mut found)) {
-                Err(StoreError::Damaged { place, reason }) => {
-                    found.findings.push(format!("damage at {place}: {reason}"))
-                }
+                Err(error @ StoreError::Damaged { .. }) => note(&mut found, error.to_string()),
                 checked => checked?,
             }
         }
@@ -118,54 +156,14 @@ impl Snapshot {
     }
 
     fn verify_log(&self, found: &mut Verification) -> Result<(), StoreError> {
-        let (mut next, mut chain) = (Position(1), CHAIN_START);
-        for entry in self.blocks.range(0, self.head.0)? {
-            let (key, value) = entry?;
-            found.blocks += 1;
-            let block = match Block::read(key, value.value()) {
-                Ok(block) => block,
-                Err(error) => {
-                    found.findings.push(error.to_string());
-                    continue;
-                }
-            };
-            if block.first != next {
-                found.findings.push(format!("events {next} to {} are missing", block.first.0 - 1));
-                chain = block.chain_before;
-            }
-            if block.chain_before != chain {
-                found.findings.push(format!("the chain is broken before position {}", block.first));
-                chain = block.chain_before;
-            }
-            if self.blocks.at_or_before(key)?.is_none_or(|(found, _)| found != key) {
-                found.findings.push(format!("the block at position {key} is not found where it is looked up"));
-            }
-            next = block.last().next();
-            for frame in block.frames_from(block.first) {
-                match frame {
-                    Ok(frame) => {
-                        found.events += 1;
-                        chain = frame.link(&chain);
-                        if !frame.digest_matches() {
-                            let position = frame.envelope.position;
-                            found.findings.push(format!("the payload at position {position} is not the one recorded"));
-                        }
-                    }
-                    Err(error) => found.findings.push(error.to_string()),
-                }
-            }
-            if chain != block.chain_after {
-                found.findings.push(format!("the chain is broken in the block at position {}", block.first));
-                chain = block.chain_after;
-            }
-        }
-        if next != self.head.next() || chain != self.chain {
-            found.findings.push(format!("the log ends at position {}, its head is {}", next.0 - 1, self.head));
+        let (last, chain) = verify_blocks(&self.blocks, self.head, found)?;
+        if (last, chain) != (self.head, self.chain) {
+            found.log(format!("the log ends at position {last}, its head is {}", self.head));
         }
         Ok(())
     }
 
-    fn verify_index(&self, found: &mut Verification) -> Result<(), StoreError> {
+    pub(crate) fn verify_index(&self, found: &mut Verification) -> Result<(), StoreError> {
         if !found.findings.is_empty() {
             // A log that is damaged cannot be held against its index.
             return Ok(());
@@ -175,11 +173,11 @@ impl Snapshot {
         self.visit(Position(1), self.head, |event| {
             let envelope = event.envelope();
             if view.find_event(envelope.event_id)? != Some(envelope.position) {
-                found.findings.push(format!("the index does not find the event at position {}", envelope.position));
+                found.index(format!("the index does not find the event at position {}", envelope.position));
             }
             let (events, last) = standings.entry(envelope.stream_number).or_insert((0, Position::START));
             if envelope.stream_index != *events || envelope.previous_in_stream != *last {
-                found.findings.push(format!("{} is not in order at position {}", event.stream(), envelope.position));
+                found.index(format!("{} is not in order at position {}", event.stream(), envelope.position));
             }
             (*events, *last) = (*events + 1, envelope.position);
             Ok(if found.findings.len() > FINDINGS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -187,50 +185,116 @@ impl Snapshot {
         for (number, (events, last)) in standings {
             let standing = crate::index::stream_standing(&view.layered, number)?;
             if standing.is_none_or(|standing| standing.events != events || standing.last != last) {
-                found.findings.push(format!("the index of stream number {number} is not that of the log"));
+                found.index(format!("the index of stream number {number} is not that of the log"));
             }
         }
         Ok(())
     }
 
     fn verify_rows(&self, found: &mut Verification) -> Result<(), StoreError> {
-        let mut tallies = std::collections::HashMap::new();
-        for entry in self.rows.table.iter()? {
-            let (key, sealed) = entry?;
-            found.rows += 1;
-            match unseal(key.value(), sealed.value()) {
-                Ok(row) => {
-                    let (rows, sum) = tallies.entry(key.value()[0]).or_insert((0u64, 0u64));
-                    *rows += 1;
-                    *sum = sum.wrapping_add(row_hash(key.value(), row));
-                    // A damaged key of an inner page hides rows from lookups that going through all of them finds.
-                    if !self.rows.table.get(key.value())?.is_some_and(|looked_up| looked_up.value() == sealed.value()) {
-                        found
-                            .findings
-                            .push(format!("a row of slot {} is not found where it is looked up", key.value()[0]));
-                    }
+        verify_rows(&self.rows.table, &Standing::read(&*self.standing)?, found)
+    }
+}
+
+/// Checks each row's checksum and each slot's tally.
+pub(crate) fn verify_rows(
+    table: &redb::ReadOnlyTable<&'static [u8], &'static [u8]>,
+    standing: &Standing,
+    found: &mut Verification,
+) -> Result<(), StoreError> {
+    let mut tallies = std::collections::HashMap::new();
+    for entry in table.iter()? {
+        let (key, sealed) = entry?;
+        found.rows += 1;
+        match unseal(key.value(), sealed.value()) {
+            Ok(row) => {
+                let (rows, sum) = tallies.entry(key.value()[0]).or_insert((0u64, 0u64));
+                *rows += 1;
+                *sum = sum.wrapping_add(row_hash(key.value(), row));
+                // A damaged key of an inner page hides rows from lookups that going through all of them finds.
+                if !table.get(key.value())?.is_some_and(|looked_up| looked_up.value() == sealed.value()) {
+                    let slot = key.value().first().copied();
+                    found.rows_of(slot, "a row is not found where it is looked up".to_owned());
                 }
-                Err(error) => found.findings.push(error.to_string()),
             }
+            Err(error) => found.rows_of(key.value().first().copied(), error.to_string()),
         }
-        let mut standing = Standing::read(&*self.standing)?;
-        let slots: Vec<u8> =
-            std::iter::once(0).chain(standing.pointers.iter().flat_map(|pointer| pointer.slots)).collect();
-        for slot in slots {
-            let (rows, sum) = tallies.remove(&slot).unwrap_or_default();
-            let Some(tally) = standing.tally(slot) else { continue };
-            if (tally.rows, tally.sum) != (rows, sum) {
-                found.findings.push(format!(
+    }
+    let mut standing = standing.clone();
+    let slots: Vec<u8> = std::iter::once(0).chain(standing.pointers.iter().flat_map(|pointer| pointer.slots)).collect();
+    for slot in slots {
+        let (rows, sum) = tallies.remove(&slot).unwrap_or_default();
+        let Some(tally) = standing.tally(slot) else { continue };
+        if (tally.rows, tally.sum) != (rows, sum) {
+            found.rows_of(
+                Some(slot),
+                format!(
                     "slot {slot} holds {rows} rows, its checkpoint says {}: `rebuild` makes them again",
                     tally.rows
-                ));
+                ),
+            );
+        }
+    }
+    for (slot, (rows, _)) in tallies {
+        found.rows_of(Some(slot), format!("slot {slot} holds {rows} rows and belongs to no projection"));
+    }
+    Ok(())
+}
+
+/// Checks every block up to `to`, each event with its place in the chain and its digest; gives where the log ends.
+pub(crate) fn verify_blocks(
+    blocks: &StoredBlocks,
+    to: Position,
+    found: &mut Verification,
+) -> Result<(Position, ChainHash), StoreError> {
+    let (mut next, mut chain) = (Position(1), CHAIN_START);
+    for entry in blocks.range(0, to.0)? {
+        let (key, value) = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                found.log(format!("events from position {next} on cannot be reached: {error}"));
+                break;
+            }
+        };
+        found.blocks += 1;
+        let block = match Block::read(key, value.value()) {
+            Ok(block) => block,
+            Err(error) => {
+                found.log(error.to_string());
+                continue;
+            }
+        };
+        if block.first != next {
+            found.log(format!("events {next} to {} are missing", block.first.0 - 1));
+            chain = block.chain_before;
+        }
+        if block.chain_before != chain {
+            found.log(format!("the chain is broken before position {}", block.first));
+            chain = block.chain_before;
+        }
+        if blocks.at_or_before(key)?.is_none_or(|(found, _)| found != key) {
+            found.log(format!("the block at position {key} is not found where it is looked up"));
+        }
+        next = block.last().next();
+        for frame in block.frames_from(block.first) {
+            match frame {
+                Ok(frame) => {
+                    found.events += 1;
+                    chain = frame.link(&chain);
+                    if !frame.digest_matches() {
+                        let position = frame.envelope.position;
+                        found.log(format!("the payload at position {position} is not the one recorded"));
+                    }
+                }
+                Err(error) => found.log(error.to_string()),
             }
         }
-        for (slot, (rows, _)) in tallies {
-            found.findings.push(format!("slot {slot} holds {rows} rows and belongs to no projection"));
+        if chain != block.chain_after {
+            found.log(format!("the chain is broken in the block at position {}", block.first));
+            chain = block.chain_after;
         }
-        Ok(())
     }
+    Ok((Position(next.0 - 1), chain))
 }
 
 /// Findings after which the index is not looked at any further.

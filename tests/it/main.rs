@@ -7,6 +7,7 @@ mod archive;
 mod asking;
 mod committing;
 mod common;
+mod doctor;
 mod fidelity;
 mod following;
 #[cfg(feature = "http")]

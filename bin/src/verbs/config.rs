@@ -124,7 +124,7 @@ pub(crate) struct Settings {
     pub(crate) pending_days: Option<u32>,
     pub(crate) hub: HubSettings,
     pub(crate) workflow: WorkflowSettings,
-    origins: Vec<(&'static str, String, String)>,
+    pub(crate) origins: Vec<(&'static str, String, String)>,
 }
 
 impl Settings {

@@ -7,6 +7,7 @@ mod compare;
 mod config;
 mod demo;
 mod demo_run;
+mod doctor;
 mod export;
 mod import;
 mod interactive;
@@ -70,6 +71,7 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Verb::Stats => stats::run(&place, output),
         Verb::Compare { folder } => compare::run(&place, folder, output),
         Verb::Verify { expect } => trust::verify(&place, expect.as_deref(), output),
+        Verb::Doctor => doctor::run(&place, output),
         Verb::Head => trust::head(&place, output),
         Verb::Status => trust::status(&place, output),
         Verb::Rebuild { names } => trust::rebuild(&place, names, output),

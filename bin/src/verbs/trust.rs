@@ -1,6 +1,6 @@
 //! `init`, `verify`, `head`, `status` and `rebuild`: the store itself.
 
-use cognilog::{FoldState, Head, StoreDirectory, StoreError};
+use cognilog::{FoldState, Head, StoreDirectory};
 
 use super::Place;
 use crate::failure::Failure;
@@ -19,21 +19,18 @@ pub(crate) fn init(place: &Place, output: &mut Output) -> Result<u8, Failure> {
 
 pub(crate) fn verify(place: &Place, expect: Option<&str>, output: &mut Output) -> Result<u8, Failure> {
     let expect = expect.map(str::parse::<Head>).transpose().map_err(Failure::usage)?;
-    let engine = place.read()?;
-    let mut found = engine.verify()?;
-    if let Some(head) = expect {
-        match engine.snapshot()?.check_head(&head) {
-            Ok(()) => {}
-            Err(StoreError::HeadMismatch { reason }) => {
-                found.findings.push(format!("not the log of --expect {head}: {reason}"));
+    let mut found = cognilog::verify(&place.existing()?, &place.options(), expect.as_ref())?;
+    match place.read().and_then(|engine| Ok(engine.snapshot()?)) {
+        Ok(snapshot) => {
+            for (name, state) in snapshot.projections() {
+                if state != FoldState::Live {
+                    found.findings.push(format!("projection `{name}` does not serve: {state:?}"));
+                }
             }
-            Err(error) => return Err(error.into()),
         }
-    }
-    for (name, state) in engine.snapshot()?.projections() {
-        if state != FoldState::Live {
-            found.findings.push(format!("projection `{name}` does not serve: {state:?}"));
-        }
+        Err(failure) if found.findings.is_empty() => return Err(failure),
+        // Why it does not open is among the findings.
+        Err(_) => {}
     }
     if output.json {
         output.object(&serde_json::json!({

@@ -8,6 +8,7 @@ mod append;
 #[cfg(feature = "model")]
 mod asking;
 mod common;
+mod doctor;
 mod import;
 mod log;
 mod messages;

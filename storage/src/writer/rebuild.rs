@@ -12,20 +12,25 @@ use super::flush::{write_rows, write_standing};
 use super::{Writer, begin, lock};
 use crate::error::StoreError;
 use crate::fold::{Fold, apply_fold, fingerprint};
-use crate::projector::ROWS;
-use crate::rows::{Layered, RowMap, RowSource};
+use crate::projector::{Pointer, ROWS, Tally};
+use crate::rows::{Bytes, Layered, RowMap, RowSource};
 use crate::snapshot::{FoldState, Snapshot};
 
 impl Writer {
-    /// The first projection that waits to be rebuilt.
+    /// The first projection that waits to be rebuilt; behind these, one whose idle slot still has the rows that served
+    /// before.
     pub(super) fn rebuilding(&self) -> Option<usize> {
         self.database.as_ref()?;
         if lock(&self.shared.stopped).is_some() {
             return None;
         }
-        self.standing.pointers.iter().position(|pointer| {
-            pointer.rebuilt_to.is_some() && self.folds.iter().any(|fold| fold.name() == pointer.name)
-        })
+        let pointers = || {
+            let is_known = |pointer: &Pointer| self.folds.iter().any(|fold| fold.name() == pointer.name);
+            self.standing.pointers.iter().enumerate().filter(move |(_, pointer)| is_known(pointer))
+        };
+        let waits = pointers().find(|(_, pointer)| pointer.rebuilt_to.is_some());
+        let left = || pointers().find(|(_, pointer)| pointer.tallies[1 - pointer.serving].rows > 0);
+        waits.or_else(left).map(|(which, _)| which)
     }
 
     pub(super) fn plan_rebuild(&mut self, names: &[String]) -> Result<(), StoreError> {
@@ -45,6 +50,9 @@ impl Writer {
     /// Folds the next events of the first projection that waits; flips it when it has reached the head.
     pub(super) fn rebuild_step(&mut self) -> Result<(), StoreError> {
         let Some(which) = self.rebuilding() else { return Ok(()) };
+        if self.standing.pointers[which].rebuilt_to.is_none() {
+            return self.clear_some(which);
+        }
         if self.standing.pointers[which].rebuilt_to == Some(0) {
             // Rows in memory that belong to the slot, from when it served, would be written over the new ones.
             self.flush_all()?;
@@ -95,6 +103,29 @@ impl Writer {
             None => FoldState::Rebuilding { done: to.0 },
         };
         self.publish_place(fold.name(), finished.then_some(slot), state)
+    }
+
+    /// Removes some of the rows that served before the flip: what is left of them would be damage that no rebuild mends,
+    /// and text that no erasure reaches.
+    fn clear_some(&mut self, which: usize) -> Result<(), StoreError> {
+        let mut standing = self.standing.clone();
+        let idle = 1 - standing.pointers[which].serving;
+        let slot = standing.pointers[which].slots[idle];
+        let database = self.database.as_ref().ok_or(StoreError::ReadOnly)?;
+        let transaction = begin(database)?;
+        let keys = {
+            let table = transaction.open_table(ROWS)?;
+            let range = table.range::<&[u8]>(&[slot][..]..&[slot + 1][..])?.take(self.limits.flush_slice_rows);
+            range.map(|entry| Ok(Bytes::from(entry?.0.value()))).collect::<Result<Vec<_>, StoreError>>()?
+        };
+        write_rows(&transaction, keys.iter().map(|key| (key, None)), &mut standing)?;
+        if keys.len() < self.limits.flush_slice_rows {
+            standing.pointers[which].tallies[idle] = Tally::default();
+        }
+        write_standing(&transaction, &standing)?;
+        transaction.commit()?;
+        self.standing = standing;
+        self.publish(|_| ())
     }
 
     /// Leaves the rows that serve as they are: new ones cannot be made from a log that is damaged.
