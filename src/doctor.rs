@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::time::Duration;
 
 use cognilog_core::event::{Event, EventKind};
 use cognilog_core::extraction::is_overdue;
@@ -13,7 +12,7 @@ use cognilog_storage::{
 };
 use serde::Serialize;
 
-use crate::engine::{Engine, EngineOptions};
+use crate::engine::{Engine, EngineOptions, repair};
 use crate::error::Error;
 
 /// How much a finding matters.
@@ -101,13 +100,6 @@ pub fn verify(path: &Path, options: &EngineOptions, expect: Option<&Head>) -> Re
             Ok(verify_store(path, &options.limits, expect)?)
         }
         verified => Ok(verified?),
-    }
-}
-
-/// Lets a writer open the store, which repairs its database. Whether it then finds damage is seen by looking again.
-fn repair(path: &Path, options: &EngineOptions) {
-    if let Ok(engine) = Engine::open_with(path, EngineOptions { wait: Duration::ZERO, ..options.clone() }) {
-        let _ = engine.close();
     }
 }
 

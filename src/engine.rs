@@ -136,7 +136,7 @@ impl Engine {
                 writer.wait_rebuilt()?;
                 writer.close()?;
             }
-            Err(StoreError::Locked { .. }) => {}
+            Err(StoreError::Locked { .. } | StoreError::IsBackup { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(engine(Store::open_reader(path, store_options(options))?))
@@ -146,6 +146,14 @@ impl Engine {
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Checks that a position belongs to this store as it is now: whoever keeps positions keeps their epoch too.
+    ///
+    /// # Errors
+    /// It is of another epoch: the store was restored from a backup since.
+    pub fn check_epoch(&self, epoch: u64) -> Result<(), Error> {
+        Ok(self.store.check_epoch(epoch)?)
     }
 
     /// The projections, for showing keys and rows.
@@ -273,7 +281,14 @@ impl Engine {
     }
 }
 
-fn store_options(options: EngineOptions) -> StoreOptions {
+/// Lets a writer open the store, which repairs its database. Whether it then finds damage is seen by looking again.
+pub(crate) fn repair(path: &Path, options: &EngineOptions) {
+    if let Ok(engine) = Engine::open_with(path, EngineOptions { wait: Duration::ZERO, ..options.clone() }) {
+        let _ = engine.close();
+    }
+}
+
+pub(crate) fn store_options(options: EngineOptions) -> StoreOptions {
     let mut store = StoreOptions::new(folds());
     store.limits = options.limits;
     store.wait = options.wait;

@@ -191,6 +191,7 @@ impl Error {
             "writer_stopped" => "free space or repair the disk, then open the store again",
             "data_damaged" | "head_mismatch" => "run `cognilog verify` and restore what is damaged from a backup",
             "projection_stopped" | "stale_version" => "run `cognilog rebuild`",
+            "is_backup" => "`cognilog restore DIR --to NEW` makes a store of it",
             "other_epoch" => "look again: a position of before the restore may mean another event now",
             "trace_running" => "resume it: its side branches and configuration are in the log",
             "no_messages" => "import them with `import --messages`, or ask all the same with --blind",

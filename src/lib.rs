@@ -51,6 +51,7 @@ mod engine;
 mod error;
 mod import;
 mod json_files;
+mod keeping;
 mod locate;
 mod messages;
 pub mod model;
@@ -74,6 +75,7 @@ pub use engine::{Engine, EngineOptions, Health};
 pub use error::Error;
 pub use import::{FileOutcome, FileReport, ImportOptions, OnFork, find_files};
 pub use json_files::{FileAction, FollowedFile, JsonFiles};
+pub use keeping::{backup, restore};
 pub use locate::{STORE_FOLDER, find_store};
 pub use messages::TraceMessage;
 pub use queries::{
@@ -90,6 +92,6 @@ pub use cognilog_core::{
 pub use cognilog_projections::json_file::{FileFrame, JsonFile, Profile};
 pub use cognilog_projections::{Projection, evaluation_status, extraction_queue, reflection_checkpoints, traces};
 pub use cognilog_storage::{
-    Codec, Condition, FoldState, Followed, Head, Limits, Receipt, Recorded, Snapshot, Store, StoreDirectory,
-    StoreError, StoreHealth, StoredEvent, Subscription, Verification,
+    Codec, Condition, Copied, FoldState, Followed, Head, Limits, OnDamage, Receipt, Recorded, Snapshot, Store,
+    StoreDirectory, StoreError, StoreHealth, StoredEvent, Subscription, Verification,
 };

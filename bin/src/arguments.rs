@@ -104,6 +104,27 @@ pub(crate) enum Verb {
     },
     /// Look for everything that may be wrong, and say what to do about it; exit 1 on a problem, 3 on damage
     Doctor,
+    /// Copy everything into a new folder, checked on the way, while others read and write
+    Backup {
+        /// The folder to make
+        #[arg(value_name = "DIR")]
+        to: PathBuf,
+        /// Copy what stands before the first damage, instead of refusing; exit 3 if there was any
+        #[arg(long)]
+        until_damage: bool,
+    },
+    /// Make a store of a backup; it is of a new epoch, and positions of before are refused
+    Restore {
+        /// The backup
+        #[arg(value_name = "DIR")]
+        from: PathBuf,
+        /// The folder to make
+        #[arg(long, value_name = "NEW")]
+        to: PathBuf,
+        /// Take what stands before the first damage, instead of refusing; exit 3 if there was any
+        #[arg(long)]
+        until_damage: bool,
+    },
     /// Print the head: epoch, last position and the hash of the chain
     Head,
     /// Tell how the store fares; exit 1 when it is not well
@@ -182,8 +203,8 @@ pub(crate) struct AppendArguments {
     #[arg(long)]
     pub(crate) key: Option<String>,
     /// Append only if the trace's last event is at this position (0: it has none); records all lines together
-    #[arg(long, value_name = "POSITION")]
-    pub(crate) expect_position: Option<u64>,
+    #[arg(long, value_name = "[EPOCH.]POSITION")]
+    pub(crate) expect_position: Option<PositionOfEpoch>,
 }
 
 #[derive(Debug, Args)]
@@ -198,8 +219,8 @@ pub(crate) struct ExportArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with_all = ["at_position", "all"])]
     pub(crate) at_sequence: Option<i64>,
     /// As of this position of the log
-    #[arg(long, value_name = "P", conflicts_with = "all")]
-    pub(crate) at_position: Option<u64>,
+    #[arg(long, value_name = "[EPOCH.]P", conflicts_with = "all")]
+    pub(crate) at_position: Option<PositionOfEpoch>,
     /// For whom
     #[arg(long, value_enum, default_value = "native")]
     pub(crate) profile: ProfileChoice,
@@ -404,8 +425,8 @@ pub(crate) struct LogArguments {
     #[arg(long = "type", value_name = "KIND")]
     pub(crate) kind: Option<String>,
     /// From this position on
-    #[arg(long, value_name = "P", default_value = "1")]
-    pub(crate) from: u64,
+    #[arg(long, value_name = "[EPOCH.]P", default_value = "1")]
+    pub(crate) from: PositionOfEpoch,
     /// At most this many
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
@@ -445,6 +466,34 @@ pub(crate) enum ReplyKindChoice {
     Extract,
     /// The integration of a dream
     Dream,
+}
+
+/// A position of the log, with the epoch that it was handed out in, if the caller kept that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PositionOfEpoch {
+    pub(crate) epoch: Option<u64>,
+    position: u64,
+}
+
+impl PositionOfEpoch {
+    /// The position, if it is not of another epoch than the store.
+    pub(crate) fn of(self, engine: &cognilog::Engine) -> Result<cognilog::Position, cognilog::Error> {
+        self.epoch.map_or(Ok(()), |epoch| engine.check_epoch(epoch))?;
+        Ok(cognilog::Position(self.position))
+    }
+}
+
+impl std::str::FromStr for PositionOfEpoch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PositionOfEpoch, String> {
+        let number =
+            |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is no position: write P or EPOCH.P"));
+        match text.split_once('.') {
+            Some((epoch, position)) => Ok(PositionOfEpoch { epoch: Some(number(epoch)?), position: number(position)? }),
+            None => Ok(PositionOfEpoch { epoch: None, position: number(text)? }),
+        }
+    }
 }
 
 fn parse_duration(text: &str) -> Result<std::time::Duration, String> {

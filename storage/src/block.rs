@@ -54,14 +54,7 @@ impl BlockBuilder {
 
     fn close(&mut self) {
         let mut value = std::mem::take(&mut self.open);
-        value[..4].copy_from_slice(MAGIC);
-        value[4] = VERSION;
-        value[8..12].copy_from_slice(&self.count.to_le_bytes());
-        value[12..20].copy_from_slice(&self.first.0.to_le_bytes());
-        value[20..52].copy_from_slice(&self.before);
-        value[52..84].copy_from_slice(&self.chain);
-        let checksum = xxhash_rust::xxh3::xxh3_64(&value[..84]);
-        value[84..HEADER].copy_from_slice(&checksum.to_le_bytes());
+        write_header(&mut value, self.first, self.count, &self.before, &self.chain);
         self.done.push((self.first, value));
         self.count = 0;
     }
@@ -73,6 +66,32 @@ impl BlockBuilder {
         }
         (self.done, self.chain)
     }
+}
+
+fn write_header(value: &mut [u8], first: Position, count: u32, before: &ChainHash, after: &ChainHash) {
+    value[..4].copy_from_slice(MAGIC);
+    value[4] = VERSION;
+    value[8..12].copy_from_slice(&count.to_le_bytes());
+    value[12..20].copy_from_slice(&first.0.to_le_bytes());
+    value[20..52].copy_from_slice(before);
+    value[52..84].copy_from_slice(after);
+    let checksum = xxhash_rust::xxh3::xxh3_64(&value[..84]);
+    value[84..HEADER].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// A block value of frames that were checked, with its key.
+pub(crate) fn block_value(
+    first: Position,
+    count: u32,
+    before: &ChainHash,
+    after: &ChainHash,
+    frames: &[u8],
+) -> (Position, Vec<u8>) {
+    let mut value = Vec::with_capacity(HEADER + frames.len());
+    value.resize(HEADER, 0);
+    value.extend_from_slice(frames);
+    write_header(&mut value, first, count, before, after);
+    (first, value)
 }
 
 /// A block value whose header was checked.

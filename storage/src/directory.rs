@@ -14,11 +14,11 @@ use crate::record::ChainHash;
 /// The format of the directory and the log in it; 0 is unstable and opened by the same build only.
 pub const FORMAT: u32 = 0;
 /// Told apart within format 0; raised with every change of what is stored.
-const LAYOUT: u32 = 4;
+const LAYOUT: u32 = 5;
 
 const MANIFEST: &str = "MANIFEST.json";
 const LOCK: &str = "LOCK";
-const HEAD: &str = "head";
+pub(crate) const HEAD: &str = "head";
 /// The log database's file name.
 pub(crate) const DATABASE: &str = "log.redb";
 
@@ -33,11 +33,14 @@ pub struct Manifest {
     pub store_id: String,
     /// Raised by a restore.
     pub epoch: u64,
+    /// Whether it is a backup, which only `restore` makes a store of that can be written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backup: bool,
 }
 
 impl Manifest {
     pub(crate) fn new(store_id: String) -> Manifest {
-        Manifest { format: FORMAT, layout: LAYOUT, store_id, epoch: 1 }
+        Manifest { format: FORMAT, layout: LAYOUT, store_id, epoch: 1, backup: false }
     }
 }
 
@@ -261,7 +264,7 @@ pub(crate) fn now() -> Instant {
     Instant(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
-fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let write = || {
         let mut file = File::create(path)?;
         file.write_all(bytes)?;
@@ -287,14 +290,15 @@ pub enum CreationStep {
 
 /// Makes a store beside the path and renames it into place, so that a crash leaves nothing or all of it.
 ///
-/// An empty directory at the path is taken over. `after` is told each step and may stop there.
+/// An empty directory at the path is taken over. `attempt` tells the directory apart that it is built in. `after` is told each step and may stop there.
 ///
 /// # Errors
 /// Something stands at the path, or the file system refuses; nothing is left at the path then.
 pub(crate) fn create(
     path: &Path,
     manifest: &Manifest,
-    make_log: impl Fn(&Path) -> Result<(), StoreError>,
+    attempt: &str,
+    make_log: impl FnMut(&Path) -> Result<(), StoreError>,
     after: &dyn Fn(CreationStep) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     match StoreDirectory::open(path) {
@@ -310,7 +314,7 @@ pub(crate) fn create(
         });
     };
     fs::create_dir_all(parent).map_err(|error| StoreError::io("create", parent, &error))?;
-    let temporary = parent.join(format!(".{}.new-{}", name.to_string_lossy(), manifest.store_id));
+    let temporary = parent.join(format!(".{}.new-{}", name.to_string_lossy(), attempt));
     let made = make(&absolute, parent, &temporary, manifest, make_log, after);
     if made.is_err() {
         // What a failed attempt leaves has a name of its own and is in nobody's way if it cannot be removed.
@@ -324,7 +328,7 @@ fn make(
     parent: &Path,
     temporary: &Path,
     manifest: &Manifest,
-    make_log: impl Fn(&Path) -> Result<(), StoreError>,
+    mut make_log: impl FnMut(&Path) -> Result<(), StoreError>,
     after: &dyn Fn(CreationStep) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     fs::create_dir(temporary).map_err(|error| StoreError::io("create", temporary, &error))?;

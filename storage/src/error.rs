@@ -34,6 +34,12 @@ pub enum StoreError {
         /// What this build opens.
         supported: String,
     },
+    /// A backup was to be opened for writing.
+    #[error("{path} is a backup: it is read, and never written to")]
+    IsBackup {
+        /// The backup.
+        path: PathBuf,
+    },
     /// A store is there already.
     #[error("a store is already at {path}")]
     AlreadyExists {
@@ -194,6 +200,7 @@ impl StoreError {
             StoreError::NotFound { .. } => "store_not_found",
             StoreError::NotAStore { .. } => "not_a_store",
             StoreError::Format { .. } => "format_unsupported",
+            StoreError::IsBackup { .. } => "is_backup",
             StoreError::AlreadyExists { .. } => "store_exists",
             StoreError::Locked { .. } => "store_locked",
             StoreError::Io { .. } => "io_error",

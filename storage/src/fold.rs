@@ -217,6 +217,11 @@ pub enum Condition {
         /// Its expected last position.
         position: Position,
     },
+    /// The store is of this epoch: the positions that the append rests on are of it.
+    InEpoch {
+        /// The epoch.
+        epoch: u64,
+    },
     /// No event of these kinds was appended to the stream behind the position.
     NoneSince {
         /// The stream.

@@ -3,7 +3,9 @@
 //! [`Store`] is the handle. Appends are [`Command`]s that the one writer decides on the state at the head and commits
 //! in groups; [`Snapshot`]s read beside it. What is stored, byte by byte, is in `docs/format.md`.
 
+mod backup;
 mod block;
+mod copy;
 mod directory;
 mod error;
 mod fold;
@@ -22,6 +24,8 @@ pub mod testkit;
 mod verify;
 mod writer;
 
+pub use backup::{AfterStep, backup_store, restore_store};
+pub use copy::{Copied, OnDamage};
 pub use directory::{CreationStep, FORMAT, Head, Manifest, StoreDirectory};
 pub use error::StoreError;
 pub use fold::{Command, Condition, Decision, Fold, Folds, NewEvent, Receipt, Recorded, Scope, apply_fold};

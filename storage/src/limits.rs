@@ -8,6 +8,9 @@ pub(crate) const READ_AHEAD_EVENTS_MIN: u64 = 2_000;
 /// Blocks that are read ahead at the most.
 pub(crate) const READ_AHEAD_BLOCKS: usize = 16;
 
+/// Bytes of blocks that one commit of a copy writes.
+pub(crate) const COPY_COMMIT_BYTES: usize = 4 << 20;
+
 /// The limits a store is opened with. All sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -49,6 +52,10 @@ pub struct Limits {
     pub close_tail_events: u64,
     /// How often the `head` file is renewed at the most.
     pub head_interval: Duration,
+    /// Events after which a long copy renews its read transaction, so that it pins no pages for long.
+    pub read_events_max: u64,
+    /// Time after which it does.
+    pub read_time_max: Duration,
 }
 
 impl Default for Limits {
@@ -72,6 +79,8 @@ impl Default for Limits {
             key_horizon: 1_000_000,
             close_tail_events: 256,
             head_interval: Duration::from_secs(1),
+            read_events_max: 10_000,
+            read_time_max: Duration::from_secs(1),
         }
     }
 }
@@ -106,6 +115,8 @@ impl Limits {
             key_horizon,
             close_tail_events,
             head_interval,
+            read_events_max,
+            read_time_max,
         } = *self;
         vec![
             ("event_bytes_max", bytes(event_bytes_max)),
@@ -126,6 +137,8 @@ impl Limits {
             ("key_horizon", format!("{key_horizon} positions")),
             ("close_tail_events", format!("{close_tail_events} events")),
             ("head_interval", time(head_interval)),
+            ("read_events_max", format!("{read_events_max} events")),
+            ("read_time_max", time(read_time_max)),
         ]
     }
 }

@@ -123,7 +123,7 @@ impl Store {
             database.close()?;
             Ok(())
         };
-        directory::create(path, &manifest, make_log, after)
+        directory::create(path, &manifest, &manifest.store_id, make_log, after)
     }
 
     /// Opens a store for writing; other processes wait, or read beside it.
@@ -133,6 +133,9 @@ impl Store {
     /// longer than the options wait.
     pub fn open(path: &Path, options: StoreOptions) -> Result<Store, StoreError> {
         let directory = StoreDirectory::open(path)?;
+        if directory.is_backup() {
+            return Err(StoreError::IsBackup { path: path.to_owned() });
+        }
         let held = directory.lock(options.wait)?;
         let log = directory.database();
         let limits = options.limits.clone();
@@ -177,7 +180,7 @@ impl Store {
         Store::start(None, None, 1, opener, options)
     }
 
-    fn start(
+    pub(crate) fn start(
         directory: Option<StoreDirectory>,
         held: Option<directory::WriterLock>,
         epoch: u64,
@@ -238,6 +241,14 @@ impl Store {
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Checks that a position belongs to this store as it is now.
+    ///
+    /// # Errors
+    /// It is of another epoch: the store was restored since, and the position may mean another event now.
+    pub fn check_epoch(&self, epoch: u64) -> Result<(), StoreError> {
+        if epoch == self.epoch { Ok(()) } else { Err(StoreError::OtherEpoch { found: epoch, expected: self.epoch }) }
     }
 
     /// The limits it was opened with.

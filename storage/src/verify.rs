@@ -141,7 +141,8 @@ impl Snapshot {
     pub fn verify(&self) -> Result<Verification, StoreError> {
         let mut found = Verification::default();
         type Check = fn(&Snapshot, &mut Verification) -> Result<(), StoreError>;
-        let checks: [(Check, fn(&mut Verification, String)); 3] = [
+        type Note = fn(&mut Verification, String);
+        let checks: [(Check, Note); 3] = [
             (Snapshot::verify_log, Verification::log),
             (Snapshot::verify_index, Verification::index),
             (Snapshot::verify_rows, |found, finding| found.rows_of(None, finding)),

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, IsTerminal};
 
-use cognilog::{Append, AppendEvent, Condition, Engine, Position, Receipt, StreamId, TraceId};
+use cognilog::{Append, AppendEvent, Condition, Engine, Receipt, StreamId, TraceId};
 
 use super::Place;
 use crate::arguments::AppendArguments;
@@ -36,7 +36,8 @@ pub(crate) fn run(place: &Place, arguments: &AppendArguments, output: &mut Outpu
             }
             if let Some(position) = arguments.expect_position {
                 let stream = StreamId::Trace(trace.clone());
-                append = append.condition(Condition::StreamAt { stream, position: Position(position) });
+                let position = position.of(&engine)?;
+                append = append.condition(Condition::StreamAt { stream, position });
             }
             print(&engine.submit(append)?, output)?;
         } else {

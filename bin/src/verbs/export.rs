@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use cognilog::{At, Engine, Position, Profile, TraceId};
+use cognilog::{At, Engine, Profile, TraceId};
 
 use super::Place;
 use super::mirror::mirror;
@@ -32,7 +32,7 @@ pub(crate) fn run(place: &Place, arguments: &ExportArguments, output: &mut Outpu
     let trace = TraceId::new(name.strip_prefix("trace:").unwrap_or(name)).map_err(cognilog::Error::from)?;
     let at = match (arguments.at_sequence, arguments.at_position) {
         (Some(sequence), _) => At::Sequence(sequence),
-        (None, Some(position)) => At::Position(Position(position)),
+        (None, Some(position)) => At::Position(position.of(&engine)?),
         (None, None) => At::Head,
     };
     let text = engine.export_at(&trace, at, profile)?;

@@ -36,7 +36,7 @@ pub(crate) fn run(place: &Place, arguments: &LogArguments, output: &mut Output) 
     let wanted = Wanted { trace, kind: arguments.kind.as_deref() };
     let from = match arguments.last {
         Some(last) => first_of_last(&engine, &wanted, last)?,
-        None => Position(arguments.from.max(1)),
+        None => arguments.from.of(&engine)?.max(Position(1)),
     };
     let json = output.json || arguments.ndjson;
     let limit = arguments.limit.unwrap_or(u64::MAX);
@@ -53,7 +53,7 @@ pub(crate) fn run(place: &Place, arguments: &LogArguments, output: &mut Output) 
                 return Ok(ControlFlow::Break(()));
             }
             left -= 1;
-            if let Err(error) = print(&event, json, output) {
+            if let Err(error) = print(&event, engine.store().epoch(), json, output) {
                 failure = Some(error);
                 return Ok(ControlFlow::Break(()));
             }
@@ -112,7 +112,7 @@ fn follow(
         };
         match next {
             Some(Followed::Event(event)) if wanted.takes(&event) => {
-                print(&event, json, output)?;
+                print(&event, engine.store().epoch(), json, output)?;
                 left -= 1;
             }
             Some(Followed::CaughtUp(position)) => {
@@ -140,7 +140,7 @@ pub(crate) fn type_of(event: &StoredEvent) -> String {
         .unwrap_or_else(|| "unknown".to_owned())
 }
 
-fn print(event: &StoredEvent, json: bool, output: &mut Output) -> Result<(), Failure> {
+fn print(event: &StoredEvent, epoch: u64, json: bool, output: &mut Output) -> Result<(), Failure> {
     let envelope = &event.envelope;
     let text = event.json()?;
     if !json {
@@ -153,6 +153,7 @@ fn print(event: &StoredEvent, json: bool, output: &mut Output) -> Result<(), Fai
         ));
     }
     let mut object = serde_json::json!({
+        "epoch": epoch,
         "position": envelope.position.0,
         "stream": event.stream.to_string(),
         "type": type_of(event),

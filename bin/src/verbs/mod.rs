@@ -11,6 +11,7 @@ mod doctor;
 mod export;
 mod import;
 mod interactive;
+mod keeping;
 mod log;
 mod mirror;
 mod parse_reply;
@@ -72,6 +73,8 @@ pub(crate) fn run(arguments: &Arguments, output: &mut Output) -> Result<u8, Fail
         Verb::Compare { folder } => compare::run(&place, folder, output),
         Verb::Verify { expect } => trust::verify(&place, expect.as_deref(), output),
         Verb::Doctor => doctor::run(&place, output),
+        Verb::Backup { to, until_damage } => keeping::backup(&place, to, *until_damage, output),
+        Verb::Restore { from, to, until_damage } => keeping::restore(&place, from, to, *until_damage, output),
         Verb::Head => trust::head(&place, output),
         Verb::Status => trust::status(&place, output),
         Verb::Rebuild { names } => trust::rebuild(&place, names, output),

@@ -62,7 +62,7 @@ fn what_is_no_store() {
     place.write("file", "x");
     place.write("garbage/MANIFEST.json", "}{");
     place.write("folder/x", "x");
-    place.write("half/MANIFEST.json", "{\"format\":0,\"layout\":4,\"store_id\":\"x\",\"epoch\":1}");
+    place.write("half/MANIFEST.json", "{\"format\":0,\"layout\":5,\"store_id\":\"x\",\"epoch\":1}");
     let hint = "hint: name another folder with --store, or restore this one from a backup\n";
     for verb in [&["traces"][..], &["append", "t"], &["rebuild"], &["init"]] {
         let on = |store: &str, reason: &str| {
@@ -208,7 +208,7 @@ fn wrong_use_exits_with_two() {
     usage(&["export"], "the following required arguments were not provided:");
     usage(&["export", "--all"], "--all needs a folder");
     usage(&["log", "--limit", "-1"], "unexpected argument '-1' found");
-    usage(&["log", "--last", "1", "--from", "1"], "the argument '--last <N>' cannot be used with '--from <P>'");
+    usage(&["log", "--last", "1", "--from", "1"], "the argument '--last <N>' cannot be used with '--from <[EPOCH.]P>'");
     usage(&["--wait", "1h", "traces"], "invalid value '1h' for '--wait <TIME>': \"1h\" is no time");
     usage(&["pending", "everything"], "invalid value 'everything' for '<WHAT>'");
     usage(&["verify", "--expect", "zzz"], "\"zzz\" is not a head: expected EPOCH.POSITION.HASH");

@@ -306,6 +306,10 @@ fn check_conditions(view: &View<'_>, conditions: &[Condition]) -> Result<(), Sto
                     return Err(StoreError::Conflict { index, reason, position: found });
                 }
             }
+            Condition::InEpoch { epoch } if *epoch == view.snapshot.epoch => {}
+            Condition::InEpoch { epoch } => {
+                return Err(StoreError::OtherEpoch { found: *epoch, expected: view.snapshot.epoch });
+            }
             Condition::NoneSince { stream, kinds, after } => {
                 let Some(standing) = view.stream(stream)? else { continue };
                 let found = view

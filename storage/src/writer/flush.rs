@@ -238,7 +238,7 @@ fn write_slice(
 }
 
 /// Writes rows and keeps their slots' tallies.
-pub(super) fn write_rows<'r>(
+pub(crate) fn write_rows<'r>(
     transaction: &redb::WriteTransaction,
     rows: impl Iterator<Item = (&'r crate::rows::Bytes, Option<&'r crate::rows::Bytes>)>,
     standing: &mut Standing,
@@ -266,7 +266,7 @@ pub(super) fn write_rows<'r>(
     Ok(())
 }
 
-pub(super) fn write_standing(transaction: &redb::WriteTransaction, standing: &Standing) -> Result<(), StoreError> {
+pub(crate) fn write_standing(transaction: &redb::WriteTransaction, standing: &Standing) -> Result<(), StoreError> {
     let mut table = transaction.open_table(STANDING)?;
     table.insert(crate::projector::STANDING_KEY, standing.to_sealed()?.as_slice())?;
     Ok(())

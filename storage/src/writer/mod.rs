@@ -21,6 +21,7 @@ use crate::rows::RowMap;
 use crate::snapshot::{FoldPlace, FoldState, RecentEvent, Snapshot, StreamNames, View};
 use decide::Decided;
 use flush::Flush;
+pub(crate) use flush::{write_rows, write_standing};
 
 /// Opens the database again; called at the start and by `resume`.
 pub(crate) type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
@@ -448,7 +449,7 @@ pub(crate) fn make_tables(database: &Database, store_id: &str) -> Result<(), Sto
     Ok(())
 }
 
-fn begin(database: &Database) -> Result<redb::WriteTransaction, StoreError> {
+pub(crate) fn begin(database: &Database) -> Result<redb::WriteTransaction, StoreError> {
     let mut transaction = database.begin_write()?;
     // Quick repair implies two-phase commit; without it, opening a large store after a crash takes seconds.
     transaction.set_quick_repair(true);
