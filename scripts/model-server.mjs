@@ -15,7 +15,7 @@ async function complete({model: name, messages, response_format: format, max_tok
     const schema = format?.json_schema?.schema;
     if (format && (noGrammar || !schema)) throw refused(`response_format ${format.type} is not supported`);
     // One thread: two that wait for each other on a machine with much to do take fifty times as long.
-    const context = await model.createContext({contextSize: 4096, threads: 1});
+    const context = await model.createContext({contextSize: 8192, threads: 1});
     try {
         const session = new LlamaChatSession({contextSequence: context.getSequence()});
         const roles = {system: (text) => ({type: "system", text}), user: (text) => ({type: "user", text}),

@@ -213,7 +213,7 @@ pub(crate) fn verify_rows(
                 *rows += 1;
                 *sum = sum.wrapping_add(row_hash(key.value(), row));
                 // A damaged key of an inner page hides rows from lookups that going through all of them finds.
-                if !table.get(key.value())?.is_some_and(|looked_up| looked_up.value() == sealed.value()) {
+                if table.get(key.value())?.is_none_or(|looked_up| looked_up.value() != sealed.value()) {
                     let slot = key.value().first().copied();
                     found.rows_of(slot, "a row is not found where it is looked up".to_owned());
                 }
