@@ -212,7 +212,7 @@ impl Author {
                 // Now and then a query that is never seen.
                 let sequence = if self.random.chance(8) { 1_000 + number as i64 } else { *sequence };
                 let statuses = ["helpful", "harmful", "unused", "irrelevant", "neutral"];
-                let judged = sources.iter().filter(|_| number % 3 != 0);
+                let judged = sources.iter().filter(|_| !number.is_multiple_of(3));
                 let assessments: Vec<Value> = judged
                     .map(|id| json!({ "source_id": id, "status": self.random.pick(&statuses), "reason": "因为" }))
                     .collect();
