@@ -137,6 +137,18 @@ pub fn is_injected<'a>(content: &str, injected: impl IntoIterator<Item = &'a str
     })
 }
 
+/// Characters of a piece of knowledge from which on it is looked for in memory; shorter ones are words of any text.
+const MEMORY_CHARACTERS_MIN: usize = 8;
+
+/// Whether a piece of knowledge stands in the memory that was injected, without regard to white space: memory never
+/// becomes knowledge (DESIGN section 10).
+#[must_use]
+pub fn is_in_memory(content: &str, memory: &str) -> bool {
+    let plain = |text: &str| text.split_whitespace().collect::<String>();
+    let content = plain(content);
+    content.chars().count() >= MEMORY_CHARACTERS_MIN && plain(memory).contains(&content)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -255,6 +267,20 @@ mod tests {
             ("anything", "", false),
         ] {
             assert_eq!(is_injected(content, [injected]), expect, "{content:.40} / {injected:.40}");
+        }
+    }
+
+    #[test]
+    fn memory_is_known_again() {
+        let memory = "# taste\n- 偏好克制的色彩，不要过度锐化\n- Prefers muted\n  colours.\n";
+        for (content, expect) in [
+            ("偏好克制的色彩，不要过度锐化", true),
+            ("Prefers muted colours.", true),
+            ("Prefers loud colours.", false),
+            ("taste", false),
+            ("", false),
+        ] {
+            assert_eq!(is_in_memory(content, memory), expect, "{content}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use cognilog_core::event::{ContextCompressed, Event, EventKind, ExtractionReviewed, ReplyUnparsed, ReviewDecision};
 use cognilog_core::limits::REPLY_BYTES_MAX;
 use cognilog_core::reply::{EvaluationContext, Reading, ReplyKind, Unreadable, read_evaluation, read_extraction};
-use cognilog_core::side_branch::{SideBranch, is_injected};
+use cognilog_core::side_branch::{SideBranch, is_in_memory, is_injected};
 use cognilog_core::{Position, StreamId};
 use cognilog_storage::{Snapshot, StoreError};
 
@@ -39,12 +39,16 @@ pub(super) fn read(
                 let injected = session.injected(snapshot)?;
                 let contents = || injected.iter().filter_map(|source| source.content.as_deref());
                 accepted.extractions.retain(|item| {
-                    let known = is_injected(&item.content, contents());
-                    if known {
-                        let what = item.content.chars().take(60).collect::<String>();
-                        outcome.dropped.push(format!("injected knowledge, not extracted again as new: {what:?}"));
-                    }
-                    !known
+                    let from = if is_injected(&item.content, contents()) {
+                        "injected knowledge"
+                    } else if session.memory.as_deref().is_some_and(|memory| is_in_memory(&item.content, memory)) {
+                        "memory"
+                    } else {
+                        return true;
+                    };
+                    let what = item.content.chars().take(60).collect::<String>();
+                    outcome.dropped.push(format!("{from}, not extracted again as new: {what:?}"));
+                    false
                 });
                 outcome.accepted = accepted.extractions.len();
                 let pending = accepted.events(task.trigger.as_str(), &task.branch_id, 0);

@@ -572,6 +572,7 @@ fn extractions_wait_for_a_person_unless_it_is_switched_on() {
     let reply = json!({"extractions": [
         {"types": ["tool"], "task": "upscaling", "content": "Raise it first."},
         {"types": ["tool"], "task": "upscaling", "content": "what  a\nsays"},
+        {"types": ["tool"], "task": "style", "content": "Muted colours, always."},
     ]})
     .to_string();
     for auto in [false, true] {
@@ -591,11 +592,12 @@ fn extractions_wait_for_a_person_unless_it_is_switched_on() {
         let task = play.task.take().unwrap();
         assert!(task.prompt.contains("> what a says"), "injected knowledge is listed: {}", task.prompt);
         let hub = cognilog::DirectorySink::open(&play.folder.path().join("hub")).unwrap();
-        let session = play.session().with_sink(&hub);
+        let session = play.session().with_sink(&hub).with_memory("# taste\n- Muted colours,\n  always.\n");
         let outcome = session.take_reply(&task, &reply.as_str().into()).unwrap();
         assert_eq!(outcome.extraction_ids, [format!("ext-{}-0", task.branch_id)]);
         assert_eq!(outcome.committed.iter().filter(|report| report.is_in_hub()).count(), usize::from(auto));
-        assert!(outcome.dropped[0].contains("injected"), "{:?}", outcome.dropped);
+        assert!(outcome.dropped[0].starts_with("injected knowledge, not extracted"), "{:?}", outcome.dropped);
+        assert!(outcome.dropped[1].starts_with("memory, not extracted"), "{:?}", outcome.dropped);
         let found = play.engine().extractions(Some(&id(TRACE))).unwrap();
         let states: Vec<&str> = found.iter().map(|found| found.extraction.state.as_str()).collect();
         assert_eq!(states, [if auto { "committed" } else { "pending" }]);
