@@ -82,7 +82,7 @@ fn settings_have_a_value_and_an_origin() {
     assert_eq!(of(&place, &[], "log.wait_seconds"), pair("5", stores.to_str().unwrap()));
     assert_eq!(of(&place, &[], "import.owner"), pair("me", users.to_str().unwrap()));
     assert_eq!(of(&place, &["--wait", "500ms"], "log.wait_seconds"), pair("0.5", "--wait"));
-    assert_eq!(place.ok(&["config"]).lines().count(), 14 + 5);
+    assert_eq!(place.ok(&["config"]).lines().count(), 17 + 5);
 
     let wrong = |text: &str, expect: &str| {
         place.write(".cognilog/cognilog.toml", text);
